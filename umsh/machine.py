@@ -1,0 +1,1 @@
+"""Facts asked of this machine, and which platform they say it is; never a marketing name."""
