@@ -1,0 +1,19 @@
+"""Driver `opencl`: CPU devices (PoCL, Intel) and Intel GPUs, through pyopencl."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from umsh.backends.opencl.device import OpenCLDevice
+
+
+def open_device(which: int | str = 0) -> OpenCLDevice:
+    """Open the OpenCL device numbered `which`; the same object when this process opened it before.
+
+    Raises DeviceError with every candidate's reason when there is none of that number.
+    """
+    from umsh.backends.opencl import runtime
+    from umsh.backends.opencl.device import OpenCLDevice
+
+    return runtime.opened(int(which), OpenCLDevice)
