@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from umsh.errors import FileError, OutOfMemory, UnsupportedError
 from umsh.microbench.definition import Benchmark, Parameters, Rig, Sample
 from umsh.profile import SampleRecord
 
@@ -72,22 +73,29 @@ def _interleaved(
     places = [(subject, False) for subject in live]
     if benchmark.ranks and len(live) > 1:
         places.append((live[0], True))
-    taken: dict[tuple[str, bool], list[Sample]] = {place: [] for place in places}
+    records: list[SampleRecord] = []
     start = rig.clock_ns()
-    for subject, _ in places:  # warm-up, not kept
-        benchmark.run(rig, subject, parameters)
+    for place in list(places):  # warm-up, not kept; what does not fit this machine shows here
+        try:
+            benchmark.run(rig, place[0], parameters)
+        except (OutOfMemory, UnsupportedError, FileError) as error:
+            records.append(waived(benchmark, parameters, place[0], error.state))
+            places.remove(place)
     round_s = max(1e-9, (rig.clock_ns() - start) / 1e9)
     if round_s > effort.round_max_s:
         reason = f"one round takes {round_s:.1f} s, more than this probe's {effort.round_max_s:g} s"
         return [waived(benchmark, parameters, subject, reason) for subject in live]
     rounds = min(effort.rounds_max, max(effort.rounds_min, int(effort.budget_s / round_s)))
+    taken: dict[tuple[str, bool], list[Sample]] = {place: [] for place in places}
     order = random.Random(f"{seed} {benchmark.key} {sorted(parameters.items())}")
     with _no_collection():
         for _ in range(rounds):
             order.shuffle(places)
             for place in places:
                 taken[place].append(benchmark.run(rig, place[0], parameters))
-    return [r for place, samples in taken.items() for r in _records(benchmark, parameters, place, samples)]
+    for place, samples in taken.items():
+        records += _records(benchmark, parameters, place, samples)
+    return records
 
 
 def _records(
