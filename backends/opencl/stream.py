@@ -22,7 +22,9 @@ def wait_event(event: Any, timeout_s: float) -> None:
     while (status := event.command_execution_status) != cl.command_execution_status.COMPLETE:
         if status < 0:
             raise DeviceError(
-                f"Device work ended with OpenCL code {status}.", "Its results are not valid.", "Check the kernel."
+                f"Device work ended with OpenCL code {status}.",
+                "Its results are not valid.",
+                "Check the kernel.",
             )
         passed = time.monotonic() - start
         if passed >= timeout_s:
