@@ -18,7 +18,7 @@ Check = Callable[[int], bool]
 
 
 def points(device: Device, quick: bool) -> Sequence[Parameters]:
-    return [{"nbytes": 128 * MIB if quick else 1 * GIB}]
+    return [{"nbytes": 64 * MIB if quick else 1 * GIB}]
 
 
 def candidates(device: Device, parameters: Parameters) -> Mapping[str, str]:

@@ -20,7 +20,7 @@ def points(device: Device, quick: bool) -> Sequence[Parameters]:
 
 def candidates(device: Device, parameters: Parameters) -> Mapping[str, str]:
     """Plain writes only: what the disk's own transfers land in needs no CPU write method."""
-    found = mechanisms(device, "cpu->gpu")
+    found = mechanisms(device, "cpu->gpu", int(parameters["nbytes"]))
     return {name: missing for name, missing in found.items() if Mechanism.parse(name).write in ("WA", "copy")}
 
 

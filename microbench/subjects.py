@@ -11,13 +11,17 @@ from umsh.mechanism import READ_METHODS, WRITE_METHODS, Mechanism, MemoryKind
 LARGE_PAGE_BYTES = 2 << 20
 
 
-def mechanisms(device: Device, direction: str) -> dict[str, str]:
-    """Mechanism name -> "" or the missing fact, simplest first; direction "cpu->gpu" or "gpu->cpu"."""
+def mechanisms(device: Device, direction: str, nbytes: int = 0) -> dict[str, str]:
+    """Mechanism name -> "" or the missing fact, in the driver's order; direction "cpu->gpu" or "gpu->cpu".
+
+    nbytes: also the page kinds that regions of this size cannot have are absent; 0 for any size.
+    """
     writer, reader = (device.cpu, device.gpu) if direction == "cpu->gpu" else (device.gpu, device.cpu)
     found: dict[str, str] = {}
     for kind, pages in memories(device):
         for write, read, missing in _methods(kind, writer, reader):
-            found[Mechanism(kind.name, pages, write, read).name] = kind.absent or missing
+            small = page_size_missing(pages, nbytes) if nbytes else ""
+            found[Mechanism(kind.name, pages, write, read).name] = kind.absent or missing or small
     return found
 
 

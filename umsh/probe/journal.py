@@ -64,7 +64,8 @@ class Journal:
 def exclusive(folder: Path, wait_s: float) -> Iterator[None]:
     """Hold the only probe of this user: two at once would measure each other.
 
-    Waits up to wait_s for another one, then raises ProbeRunningError. RecordError when the folder takes no file.
+    Waits up to wait_s for another one, then raises ProbeRunningError. RecordError when the folder takes
+    no file.
     """
     path = folder / "probe.lock"
     try:
