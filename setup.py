@@ -25,6 +25,7 @@ setup(
         "umsh.device": ["*.h", "*.clh", "*.cuh"],
         "umsh.probe": ["*.html"],
         "umsh.backends": ["machines/*.toml", "choices/*.toml"],
+        "umsh.backends.model": ["*.toml"],
         "umsh.backends.opencl": ["*.cl"],
         "umsh.microbench": ["results/*/*"],
     },
