@@ -32,7 +32,18 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
             target = source / name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes((ROOT / name).read_bytes())
-    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(out), "."]
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        str(out),
+        ".",
+    ]
     done = subprocess.run(build, cwd=source, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     (built,) = out.glob("umsh-*.whl")
@@ -96,5 +107,7 @@ def test_importing_umsh_loads_no_driver_and_no_plotting() -> None:
         "heavy = ['pyopencl', 'numba', 'matplotlib', 'pandas', 'cuda', 'torch', 'msgspec', 'rich', 'typer'];"
         "print([name for name in heavy if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout.strip() == "[]"
