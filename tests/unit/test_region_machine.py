@@ -36,11 +36,14 @@ def machine(fake: Any, stream_type: Any, mechanism: str) -> type[RuleBasedStateM
         def begin(self, turn: Any) -> Any:
             """The lent object, or None when the turn was refused, which must be for a reason that holds."""
             try:
-                return turn.__enter__()
+                lent = turn.__enter__()
             except RegionBusy:
                 assert self.kept
             except WaitTimeout:
                 assert not all(event.is_done for event in self.stream.events)
+            else:
+                assert not self.kept
+                return lent
             return None
 
         @rule(value=st.integers(0, 255), keep=st.booleans())
