@@ -196,6 +196,7 @@ def _warn_of_small_pages(memory: Memory) -> None:
         warn_once(
             FallbackWarning(
                 f"{backing.requested!r} pages were asked for; {backing.huge_bytes} of {memory.nbytes} B "
-                "have them. The region works on smaller pages. See /sys/kernel/mm/transparent_hugepage and free memory."
+                "have them. The region works on smaller pages. "
+                "See /sys/kernel/mm/transparent_hugepage and free memory."
             )
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from umsh import backends, choice, resolve
 from umsh.choice import Choice, ControlRow, DataRow
 from umsh.errors import FallbackWarning, RecordError, StaleChoiceWarning, UmshWarning
 from umsh.machine import Platform
-from umsh.mechanism import Backing
 from umsh.need import Need
 
 
@@ -256,27 +254,6 @@ def test_explain_shows_the_choice_in_force_with_runner_up_and_evidence(
     ):
         assert part in str(told)
     assert {row["op"] for row in told.to_dict()["rows"]} == {"both cpu kernel", "wait"}
-
-
-@pytest.mark.parametrize(("huge", "warns"), [(0, True), (2 << 20, True), (4 << 20, False)])
-def test_large_pages_that_were_not_given_are_told_once(
-    fake: Any, monkeypatch: pytest.MonkeyPatch, huge: int, warns: bool
-) -> None:
-    """A07: https://github.com/google/gvisor/issues/12804"""
-    real = fake.allocate
-
-    def allocate(*asked: Any) -> Any:
-        memory = real(*asked)
-        memory.backing = Backing("thp", huge, memory.nbytes, 2 << 20, "smaps")
-        return memory
-
-    monkeypatch.setattr(fake, "allocate", allocate)
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        for _ in range(2):
-            region = umsh.bind((4 << 20) + 4096, "u1", mechanism="fast.thp:WA/RA")
-    assert [type(one.message) for one in told] == ([FallbackWarning] if warns else [])
-    assert f"{huge} of 4198400 B on large pages" in str(umsh.explain(region))
 
 
 def test_a_new_process_uses_the_choice_its_own_probe_wrote(device: Any, tmp_path: Path) -> None:
