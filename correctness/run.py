@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ CHUNK_FIRST, CHUNK_MAX = 512, 8192  # instances of one launch
 MUTANT_FIRST = 64  # of a mutant's first launch: most are caught at once
 WEAK_N = 1000  # instances that a weak mutant gets at most, or a quarter of n
 HAND_OVER = 256  # instances that one hand-over between kernels carries
+PLAY_S = 20.0  # no series goes on for longer: on a machine this busy it would prove little
+PAUSE_S = 0.005  # before more of the same, so that the system may place the agents' threads anew
 STRETCH = 8  # a run goes on to this many times n while an ordinary outcome is missing
 NO_SAFE_KIND = "no memory kind is documented as coherent inside a kernel, so nothing can carry the rendezvous"
 
@@ -100,15 +103,17 @@ def _slots(game: Game) -> int:
 
 
 def _play(game: Game, n: int, first: int, enough: Callable[[Counter[str], int], bool]) -> Tally:
-    """Play chunks until `enough`, until the roles stop by themselves, or STRETCH * n instances."""
+    """Play chunks until `enough`, until the roles stop by themselves, STRETCH * n instances or PLAY_S."""
     seen: Counter[str] = Counter()
     done = 0
+    latest = time.monotonic() + PLAY_S
     once = _inside if game.test.boundary == "inside" else _hand_over
     with Arena(game.device, game.subject, game.where, len(game.roles), _slots(game), CHUNK_MAX) as arena:
         for number, instances in enumerate(_chunks(game.test.boundary, n, first)):
             try:
                 completed, registers = once(arena, game, game.plan.chunk(number), instances)
             except WaitTimeout as error:
+                arena.abandon()
                 return Tally(done, seen, f"an agent did not end: {error.state}")
             seen.update(_histogram(game.test.registers, registers[:completed]))
             done += completed
@@ -117,6 +122,10 @@ def _play(game: Game, n: int, first: int, enough: Callable[[Counter[str], int], 
                 return Tally(done, seen, "one agent waited for the other in vain")
             if enough(seen, done):
                 break
+            if time.monotonic() > latest:
+                return Tally(done, seen, f"{PLAY_S:.0f} s were over, the agents hardly run at the same time")
+            if done >= n:
+                time.sleep(PAUSE_S)
     return Tally(done, seen)
 
 
