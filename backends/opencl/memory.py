@@ -150,7 +150,7 @@ class CopyMemory(OpenCLMemory):
         return self._kept(event)
 
     def _kept(self, event: Any) -> OpenCLEvent:
-        """pyopencl's event of a copy waits without a bound, the GIL held, when it is dropped: not before its end."""
+        """Keep pyopencl's event until the copy is over: dropping it waits without a bound, the GIL held."""
         self._copies = [copy for copy in self._copies if not over(copy)] + [event]
         return OpenCLEvent(event)
 

@@ -240,7 +240,7 @@ print(json.dumps(dict(memory.share())))
 
 
 def test_handing_over_behind_a_copy_that_waits_does_not_wait(device: OpenCLDevice) -> None:
-    """T4. pyopencl's event of a copy waits for it when it is dropped, the GIL held, so only a process may try."""
+    """T4. Dropping pyopencl's event of a copy waits with the GIL held: a process of its own tries it."""
     code = """
 import numpy as np, pyopencl as cl, umsh
 region = umsh.bind(4096, "u1", device="opencl:0", mechanism="copy.4k:copy/copy")
