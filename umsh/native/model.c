@@ -114,7 +114,7 @@ static int may_go(const world *w, int a, int64_t k) {
 static void drain_one(world *w, int a) {
     int64_t k = 0;
     if (a == MODEL_GPU || w->cpu_weak || model_faulty(w, UMSH_MODEL_REORDER)) {
-        k = (int64_t)model_draw(w, (uint64_t)w->filled[a]);
+        k = model_draw(w, 2) ? (int64_t)model_draw(w, (uint64_t)w->filled[a]) : w->filled[a] - 1;
         while (!may_go(w, a, k)) k--; /* the oldest always may */
     }
     umsh_model_entry e = w->buffer[a][k];
@@ -145,7 +145,7 @@ static const umsh_model_entry *forwarded(world *w, int a, int64_t m, int64_t at,
 }
 
 void model_disturb(world *w, int a) {
-    if (w->filled[a] > 0 && model_draw(w, 100) < 40) drain_one(w, a);
+    if (w->filled[a] > 0 && model_draw(w, 100) < 30) drain_one(w, a);
     if (w->heard[a] > 0 && model_draw(w, 100) < 10) hear(w, a);
 }
 
