@@ -68,7 +68,7 @@ def platform_of(device: Device) -> tuple[Platform, str] | None:
     """The platform an opened device is, and the evidence; None when no platform file knows it."""
     from umsh.machine import recognise
 
-    return recognise(platforms(), device.driver, facts_of(device))
+    return device.platform() or recognise(platforms(), device.driver, facts_of(device))
 
 
 def facts_of(device: Device) -> Mapping[str, Fact]:

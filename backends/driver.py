@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from umsh.errors import NeedError
+from umsh.machine import Platform
 from umsh.mechanism import Backing, MemoryKind
 
 T = TypeVar("T")
@@ -219,6 +220,10 @@ class Device(ABC):
     @abstractmethod
     def clock_ns(self) -> int:
         """The clock benchmarks use: monotonic on real devices, virtual on modelled ones."""
+
+    def platform(self) -> tuple[Platform, str] | None:
+        """What a modelled device is a model of, and the evidence; None: recognise it by its facts."""
+        return None
 
     def lock_algorithms(self) -> Mapping[str, str]:
         """Lock algorithm -> "" when both agents have it, else the missing fact."""

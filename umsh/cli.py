@@ -24,6 +24,9 @@ app = typer.Typer(
 )
 
 Device = Annotated[str, typer.Option(help="A number, or DRIVER:NUMBER such as opencl:0.")]
+Machine = Annotated[
+    str, typer.Option(help="Probe a modelled machine instead: raptor, arrow, lunar, orin or spark.")
+]
 Quick = Annotated[bool, typer.Option("--quick", help="Fewer sizes and runs: minutes become seconds.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the tables' content here; - is stdout.")]
 Output = Annotated[
@@ -39,6 +42,7 @@ Wait = Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Wait so lon
 def everything(
     context: typer.Context,
     device: Device = "0",
+    machine: Machine = "",
     quick: Quick = False,
     json: Json = None,
     output: Output = None,
@@ -46,6 +50,7 @@ def everything(
     wait: Wait = 0.0,
 ) -> None:
     if context.invoked_subcommand is None:
+        device = f"model:{machine}" if machine else device
         settings = _settings(device, quick, output, seed, wait)
         _do(lambda commands: commands.everything(settings, json))
 

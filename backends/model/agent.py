@@ -58,7 +58,7 @@ class ModelAgent(Agent):
 
     def gather(self, memory: Memory, count: int, seed: int, stride: int, method: str) -> Pending[int]:
         check_range(memory, 0, stride, 4, nbytes_min=4)
-        where = self._checked(memory, method)
+        where = self._data(memory, method)
         ns = count * cost.gather_ns(self._machine, self.kind, where.text, where.pages, where.nbytes, method)
         how, a = METHODS[method], self.agent
         return self._start(where, lambda w: int(lib.umsh_model_gather(w, a, count, seed & WORD, stride, how)), ns)
@@ -73,7 +73,7 @@ class ModelAgent(Agent):
         return self._role([words, control], rows, settings, home[: len(home) // 4 * 4].view(np.uint32), job)
 
     def echo(self, words: Memory, rounds: int, first: bool) -> Pending[int]:
-        return self._echo(self._checked(words), rounds, first, {})
+        return self._echo(self._data(words), rounds, first, {})
 
     def poll(self, words: Memory, level: str, threads: int, rounds: int) -> Pending[int]:
         if threads > self.pollers_max(level):
@@ -82,7 +82,7 @@ class ModelAgent(Agent):
                 f"The model has {self.pollers_max('thread')}, at {', '.join(THROTTLE_LEVELS)}.",
             )  # fmt: skip
         added = int(cost.round_ns(self._machine, level, threads))
-        return self._echo(self._checked(words), rounds, False, {"round_ns": added})
+        return self._echo(self._data(words), rounds, False, {"round_ns": added})
 
     def lock_rounds(
         self, words: Memory, counter: Memory, rounds: int, algorithm: str, threads: int
@@ -98,7 +98,7 @@ class ModelAgent(Agent):
             (lib.UMSH_STEP_INCREMENT, lib.UMSH_IN_CONTROL, 0, 0),
             (lib.UMSH_STEP_UNLOCK | how, 0, 0, 0),
         ]
-        where = [self._checked(words), self._checked(counter)]
+        where = [self._data(words), self._data(counter)]
         return Together([self._bare(where, rows, rounds, {}) for _ in range(threads)])
 
     def pollers_max(self, level: str) -> int:
@@ -131,9 +131,12 @@ class ModelAgent(Agent):
 
     def _block(self, memory: Memory, offset: int, nbytes: int, method: str) -> ModelMemory:
         check_range(memory, offset, nbytes, 4)
+        return self._data(memory, method)
+
+    def _data(self, memory: Memory, method: str = "RA") -> ModelMemory:
         where = self._checked(memory, method)
         if where.kind.name == WORDS_ONLY:
-            raise UnsupportedError("Memory of kind 'words' carries no data.", "Nothing was started.", "Use another kind.")
+            raise UnsupportedError("Memory of kind 'words' is for litmus tests.", "Nothing was started.", "Use another.")
         return where
 
     def _checked(self, memory: Memory, method: str = "RA") -> ModelMemory:

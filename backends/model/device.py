@@ -15,6 +15,7 @@ from umsh.backends.model.faults import FAULTS, bits
 from umsh.backends.model.memory import ModelMemory
 from umsh.backends.model.schedule import ModelStream, Schedule
 from umsh.errors import DeviceError, NeedError, OutOfMemory, UnsupportedError
+from umsh.machine import Platform
 from umsh.mechanism import MemoryKind
 from umsh.native import ffi
 
@@ -51,6 +52,17 @@ class ModelDevice(Device):
             "device": self.name, "driver_version": "1", "modelled_platform": self.machine.platform,
             "coherence": self.machine.coherence, **about, **planted,
         }  # fmt: skip
+
+    def platform(self) -> tuple[Platform, str] | None:
+        if self.machine.platform == PLAIN:
+            return None
+        documented = [kind for kind in self.machine.kinds if kind.documented]
+        return Platform(
+            name=self.machine.platform, driver=self.driver, matches=lambda facts: "",
+            safe_mechanisms=tuple(f"{kind.name}.4k:WA/RA" for kind in documented),
+            safe_memory=(*(kind.name for kind in documented if kind.inside), WORDS.name),
+            safe_lock="peterson", safe_wait="block", source=f"backends/machines/{self.machine.platform}.toml",
+        ), "the description of a modelled machine"  # fmt: skip
 
     def memory_kinds(self) -> tuple[MemoryKind, ...]:
         return tuple(memory_kind(kind) for kind in self._kinds)
