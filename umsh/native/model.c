@@ -127,6 +127,12 @@ void model_drain(world *w, int a) {
     while (w->filled[a] > 0) drain_one(w, a);
 }
 
+/* Nothing on its way, nothing unheard: what is left is in caches and memory. */
+void model_quiet(world *w, int a) {
+    model_drain(w, a);
+    hear(w, a);
+}
+
 static void put(world *w, int a, int64_t m, int64_t at, int nbytes, uint64_t value, int how) {
     while (w->filled[a] >= BUFFER_MAX) drain_one(w, a);
     w->buffer[a][w->filled[a]++] = (umsh_model_entry){m, at, nbytes, value, how};
@@ -145,7 +151,7 @@ static const umsh_model_entry *forwarded(world *w, int a, int64_t m, int64_t at,
 }
 
 void model_disturb(world *w, int a) {
-    if (w->filled[a] > 0 && model_draw(w, 100) < 30) drain_one(w, a);
+    if (w->filled[a] > 0 && model_draw(w, 100) < 15) drain_one(w, a);
     if (w->heard[a] > 0 && model_draw(w, 100) < 10) hear(w, a);
 }
 

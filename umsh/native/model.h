@@ -80,6 +80,7 @@ int64_t model_check(umsh_model_world *w, int a, int64_t m, int64_t at, int64_t n
                     int64_t every);
 void model_warm(umsh_model_world *w, int a, int64_t m, int64_t at, int64_t nbytes);
 void model_drain(umsh_model_world *w, int a);
+void model_quiet(umsh_model_world *w, int a);
 void model_disturb(umsh_model_world *w, int a);
 int model_faulty(const umsh_model_world *w, int fault);
 

@@ -366,7 +366,7 @@ int umsh_model_play(world *w, job *jobs, int count, int wanted, int64_t deadline
         model_disturb(w, MODEL_CPU);
         model_disturb(w, MODEL_GPU);
     }
-    model_drain(w, MODEL_CPU);
-    model_drain(w, MODEL_GPU);
+    model_quiet(w, MODEL_CPU);
+    model_quiet(w, MODEL_GPU);
     return !jobs[wanted].live;
 }
