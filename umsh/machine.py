@@ -205,9 +205,14 @@ def _cpu_name() -> str:
 
 
 def _graphics(folder: Path) -> str:
-    """"driver:vendor:device" of each graphics device, "" where the kernel shows none."""
-    devices = [card / "device" for card in sorted(folder.glob("card*")) if (card / "device" / "driver").exists()]
-    asked = [(d / "driver").resolve().name + "".join(f":{_text(d / w).strip()}" for w in ("vendor", "device")) for d in devices]
+    """ "driver:vendor:device" of each graphics device, "" where the kernel shows none."""
+    devices = [
+        card / "device" for card in sorted(folder.glob("card*")) if (card / "device" / "driver").exists()
+    ]
+    asked = [
+        (d / "driver").resolve().name + "".join(f":{_text(d / w).strip()}" for w in ("vendor", "device"))
+        for d in devices
+    ]
     return " ".join(dict.fromkeys(one for one in asked if one.count("0x") == 2))
 
 

@@ -54,14 +54,18 @@ class ModelAgent(Agent):
         where = self._block(memory, offset, nbytes, method)
         ns = cost.read_ns(self._machine, self.kind, where.text, where.pages, nbytes, method)
         how, sampled, a = METHODS[method], every(nbytes), self.agent
-        return self._start(where, lambda w: int(lib.umsh_model_check(w, a, offset, nbytes, seed & WORD, how, sampled)), ns)
+        return self._start(
+            where, lambda w: int(lib.umsh_model_check(w, a, offset, nbytes, seed & WORD, how, sampled)), ns
+        )
 
     def gather(self, memory: Memory, count: int, seed: int, stride: int, method: str) -> Pending[int]:
         check_range(memory, 0, stride, 4, nbytes_min=4)
         where = self._data(memory, method)
         ns = count * cost.gather_ns(self._machine, self.kind, where.text, where.pages, where.nbytes, method)
         how, a = METHODS[method], self.agent
-        return self._start(where, lambda w: int(lib.umsh_model_gather(w, a, count, seed & WORD, stride, how)), ns)
+        return self._start(
+            where, lambda w: int(lib.umsh_model_gather(w, a, count, seed & WORD, stride, how)), ns
+        )
 
     def steps(self, run: StepRun) -> Pending[int]:
         settings = np.ascontiguousarray(run.settings, np.uint32)
@@ -136,7 +140,9 @@ class ModelAgent(Agent):
     def _data(self, memory: Memory, method: str = "RA") -> ModelMemory:
         where = self._checked(memory, method)
         if where.kind.name == WORDS_ONLY:
-            raise UnsupportedError("Memory of kind 'words' is for litmus tests.", "Nothing was started.", "Use another.")
+            raise UnsupportedError(
+                "Memory of kind 'words' is for litmus tests.", "Nothing was started.", "Use another."
+            )
         return where
 
     def _checked(self, memory: Memory, method: str = "RA") -> ModelMemory:

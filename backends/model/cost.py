@@ -11,7 +11,11 @@ from umsh.native import lib
 KIB, MIB = 1 << 10, 1 << 20
 WORD_NBYTES, PAGE_NBYTES, LARGE_PAGE_NBYTES = 8, 4 * KIB, 2 * MIB
 CALL_NS = 200.0  # starting work on the CPU
-TURN_NS, PAUSE_NS, IDLE_NS = 4.0, 80.0, 20_000.0  # of litmus programs: they set the interleaving, no figure rests on them
+TURN_NS, PAUSE_NS, IDLE_NS = (
+    4.0,
+    80.0,
+    20_000.0,
+)  # of litmus programs: they set the interleaving, no figure rests on them
 CPU, GPU = 0, 1
 LINE_NBYTES = 64
 Floats = NDArray[np.float64]
@@ -26,14 +30,39 @@ def events(machine: Machine) -> Floats:
     cpu[lib.UMSH_MODEL_HIT], gpu[lib.UMSH_MODEL_HIT] = machine["cpu.l1_latency"], machine["gpu.l1_latency"]
     cpu[lib.UMSH_MODEL_MISS], gpu[lib.UMSH_MODEL_MISS] = cpu_far, machine["gpu.dram_latency"]
     cpu[lib.UMSH_MODEL_SNOOP] = gpu[lib.UMSH_MODEL_SNOOP] = machine["gpu.snoop_latency"]
-    cpu[lib.UMSH_MODEL_UNCACHED], gpu[lib.UMSH_MODEL_UNCACHED] = machine["cpu.uncached_latency"], machine["gpu.dram_latency"]
-    cpu[lib.UMSH_MODEL_STORE], gpu[lib.UMSH_MODEL_STORE] = machine["cpu.l1_latency"], machine["gpu.l1_latency"]
-    cpu[lib.UMSH_MODEL_FENCE], gpu[lib.UMSH_MODEL_FENCE] = machine["cpu.l3_latency"], machine["gpu.l2_latency"]
-    cpu[lib.UMSH_MODEL_MODIFY], gpu[lib.UMSH_MODEL_MODIFY] = machine["cpu.atomic_latency"], machine["gpu.snoop_latency"]
-    cpu[lib.UMSH_MODEL_FLUSH], gpu[lib.UMSH_MODEL_FLUSH] = machine["cpu.flush_line"], machine["gpu.l2_latency"]
-    cpu[lib.UMSH_MODEL_POLL], gpu[lib.UMSH_MODEL_POLL] = machine["cpu.l3_latency"], machine["gpu.dram_latency"]
-    cpu[lib.UMSH_MODEL_BYTE], gpu[lib.UMSH_MODEL_BYTE] = 1 / machine["cpu.write_bandwidth"], 1 / machine["gpu.write_bandwidth"]
-    table[:, lib.UMSH_MODEL_TURN], table[:, lib.UMSH_MODEL_PAUSE], table[:, lib.UMSH_MODEL_IDLE] = TURN_NS, PAUSE_NS, IDLE_NS
+    cpu[lib.UMSH_MODEL_UNCACHED], gpu[lib.UMSH_MODEL_UNCACHED] = (
+        machine["cpu.uncached_latency"],
+        machine["gpu.dram_latency"],
+    )
+    cpu[lib.UMSH_MODEL_STORE], gpu[lib.UMSH_MODEL_STORE] = (
+        machine["cpu.l1_latency"],
+        machine["gpu.l1_latency"],
+    )
+    cpu[lib.UMSH_MODEL_FENCE], gpu[lib.UMSH_MODEL_FENCE] = (
+        machine["cpu.l3_latency"],
+        machine["gpu.l2_latency"],
+    )
+    cpu[lib.UMSH_MODEL_MODIFY], gpu[lib.UMSH_MODEL_MODIFY] = (
+        machine["cpu.atomic_latency"],
+        machine["gpu.snoop_latency"],
+    )
+    cpu[lib.UMSH_MODEL_FLUSH], gpu[lib.UMSH_MODEL_FLUSH] = (
+        machine["cpu.flush_line"],
+        machine["gpu.l2_latency"],
+    )
+    cpu[lib.UMSH_MODEL_POLL], gpu[lib.UMSH_MODEL_POLL] = (
+        machine["cpu.l3_latency"],
+        machine["gpu.dram_latency"],
+    )
+    cpu[lib.UMSH_MODEL_BYTE], gpu[lib.UMSH_MODEL_BYTE] = (
+        1 / machine["cpu.write_bandwidth"],
+        1 / machine["gpu.write_bandwidth"],
+    )
+    table[:, lib.UMSH_MODEL_TURN], table[:, lib.UMSH_MODEL_PAUSE], table[:, lib.UMSH_MODEL_IDLE] = (
+        TURN_NS,
+        PAUSE_NS,
+        IDLE_NS,
+    )
     return table
 
 

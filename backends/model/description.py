@@ -121,8 +121,17 @@ class Machine:
         return tuple(name for name, figure in self.figures.items() if figure.mark == "assumed")
 
     def vary(self, name: str, value: float) -> Machine:
-        """The same machine with one figure changed: the sensitivity run."""
-        return replace(self, figures={**self.figures, name: msgspec.structs.replace(self.figures[name], value=value)})
+        """The same machine with one figure changed: the sensitivity run.
+
+        bind.page_2m is fitted as a multiple of bind.page_4k and moves with it.
+        """
+        new = {name: value}
+        if name == "bind.page_4k":
+            new["bind.page_2m"] = self["bind.page_2m"] * value / self[name]
+        changed = {
+            key: msgspec.structs.replace(self.figures[key], value=number) for key, number in new.items()
+        }
+        return replace(self, figures={**self.figures, **changed})
 
 
 def described() -> tuple[str, ...]:

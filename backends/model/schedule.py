@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-import numpy as np
-
 from umsh.backends.driver import Event, Pending, Stream
 from umsh.backends.model.cost import CPU, GPU, Floats
 from umsh.backends.model.memory import ModelMemory
@@ -21,7 +19,9 @@ EVENTS_MAX = 200_000_000  # of one wait for a job, whose own bounds are smaller
 class Running(Pending[T], Generic[T]):
     """One job of one agent, begun at a virtual time on one or two memories."""
 
-    def __init__(self, schedule: Schedule, agent: int, begun_ns: float, memories: Sequence[ModelMemory]) -> None:
+    def __init__(
+        self, schedule: Schedule, agent: int, begun_ns: float, memories: Sequence[ModelMemory]
+    ) -> None:
         self._schedule = schedule
         self.agent = agent
         self.time_ns = int(begun_ns)
@@ -63,7 +63,9 @@ class Schedule:
 
     def __init__(self, costs: Floats, faults: int, weak_cpu: bool) -> None:
         self.clock_ns = 0
-        self._world = ffi.new("umsh_model_world *", {"chance": 1, "faults": faults, "cpu_weak": int(weak_cpu)})
+        self._world = ffi.new(
+            "umsh_model_world *", {"chance": 1, "faults": faults, "cpu_weak": int(weak_cpu)}
+        )
         for agent in (CPU, GPU):
             self._world.cost[agent][0 : costs.shape[1]] = costs[agent].tolist()
         self._running: list[Block[Any] | Role] = []

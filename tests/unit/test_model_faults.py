@@ -52,7 +52,9 @@ def test_every_fault_is_caught_by_a_named_test() -> None:
 def test_a_planted_fault_is_found_and_its_absence_is_not(fault: str, test: str, subject: str) -> None:
     for direction in WAYS.get(test, ONE_WAY):
         found = judged(fault, test, subject, direction, N_FAULTY)
-        hangs = "waited for the other in vain" in found.reason  # the fault keeps even the lock or words from working
+        hangs = (
+            "waited for the other in vain" in found.reason
+        )  # the fault keeps even the lock or words from working
         assert found.verdict == "broken" or hangs, f"{direction}: {found.reason}"
         clean = judged("", test, subject, direction)
         assert clean.verdict == "kept", f"{direction}: {clean.reason}"
