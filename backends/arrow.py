@@ -1,6 +1,6 @@
 """Platform arrow: Arrow Lake, Xe-LPG graphics on a tile of its own, no memory-side cache.
 
-Coherence off (the paper's pick for gpu->cpu) needs debug keys under i915 and is refused by xe: never a default.
+Coherence off (the paper's pick for gpu->cpu) needs debug keys under i915; xe refuses it: never a default.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ __all__ = ["ModelDevice", "described", "open_device"]
 
 
 def open_device(which: int | str) -> ModelDevice:
-    """A fresh device of "machine,fault,..."; 0 and "" are plain and clean. DeviceError for an unknown name."""
+    """A fresh device of "machine,fault,..."; 0 and "" are plain and clean. DeviceError when unknown."""
     machine, _, faults = ("" if which == 0 else str(which)).partition(",")
     if machine in described():
         return ModelDevice(load(machine), parse_faults(faults))

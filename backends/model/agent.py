@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 
@@ -48,14 +48,19 @@ class ModelAgent(Agent):
         def act(w: Any) -> None:
             lib.umsh_model_fill(w, a, offset, nbytes, seed & WORD, how, sampled, held)
 
-        return self._start(where, act, ns)
+        return cast(Pending[None], self._start(where, act, ns))
 
     def check(self, memory: Memory, offset: int, nbytes: int, seed: int, method: str) -> Pending[int]:
         where = self._block(memory, offset, nbytes, method)
         ns = cost.read_ns(self._machine, self.kind, where.text, where.pages, nbytes, method)
         how, sampled, a = METHODS[method], every(nbytes), self.agent
-        return self._start(
-            where, lambda w: int(lib.umsh_model_check(w, a, offset, nbytes, seed & WORD, how, sampled)), ns
+        return cast(
+            Pending[int],
+            self._start(
+                where,
+                lambda w: int(lib.umsh_model_check(w, a, offset, nbytes, seed & WORD, how, sampled)),
+                ns,
+            ),
         )
 
     def gather(self, memory: Memory, count: int, seed: int, stride: int, method: str) -> Pending[int]:
@@ -63,8 +68,11 @@ class ModelAgent(Agent):
         where = self._data(memory, method)
         ns = count * cost.gather_ns(self._machine, self.kind, where.text, where.pages, where.nbytes, method)
         how, a = METHODS[method], self.agent
-        return self._start(
-            where, lambda w: int(lib.umsh_model_gather(w, a, count, seed & WORD, stride, how)), ns
+        return cast(
+            Pending[int],
+            self._start(
+                where, lambda w: int(lib.umsh_model_gather(w, a, count, seed & WORD, stride, how)), ns
+            ),
         )
 
     def steps(self, run: StepRun) -> Pending[int]:
@@ -114,7 +122,7 @@ class ModelAgent(Agent):
         listen = (lib.UMSH_STEP_WAIT | lib.UMSH_ORDER_ACQUIRE << 8, theirs, 0, 1)
         return self._bare([words], [tell, listen] if first else [listen, tell], rounds, job)
 
-    def _bare(self, memories: list[ModelMemory], rows: list[tuple[int, ...]], rounds: int,
+    def _bare(self, memories: list[ModelMemory], rows: Sequence[tuple[int, ...]], rounds: int,
               job: dict[str, int]) -> Pending[int]:  # fmt: skip
         """A program of the driver's own: one slot, values that count the rounds, no control words."""
         settings = np.zeros(lib.UMSH_SET_COUNT, np.uint32)

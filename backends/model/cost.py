@@ -130,7 +130,7 @@ def pollers(machine: Machine, level: str, threads: int) -> int:
 
 
 def round_ns(machine: Machine, level: str, threads: int) -> float:
-    """What a round of waiting adds to a flag's round trip: polls of one line queue up; then the others are told."""
+    """What a round of waiting adds to a flag's round trip: polls queue up; then the others are told."""
     told = {
         "thread": 0.0, "block": machine["gpu.block_barrier"], "grid": machine["gpu.grid_barrier"],
         "kernel": machine["gpu.launch_latency"] * 1e3,
@@ -148,7 +148,7 @@ def _owned(kind: MemoryText) -> bool:
 
 
 def _gpu_write_ns(machine: Machine, kind: MemoryText, nbytes: int, method: str) -> float:
-    """Coherent writes move more over DRAM where no memory-side cache takes it; owned lines cost on eviction."""
+    """Coherent writes move more over DRAM without a memory-side cache; owned lines cost on eviction."""
     snooped = kind.coherence != "none" and machine["memory.side_cache_size"] == 0
     traffic = machine["gpu.coherent_write_traffic"] if snooped else 1.0
     bandwidth = machine["gpu.write_bandwidth"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -41,8 +42,8 @@ RISING = (
 WITHIN_PEAK = ("cpu.read_bandwidth", "cpu.write_bandwidth", "gpu.read_bandwidth", "gpu.write_bandwidth")
 AT_LEAST_ONE = ("gpu.coherent_write_traffic", "gpu.threads", "gpu.block_threads")
 MAY_BE_ZERO = (
-    "memory.side_cache_size", "memory.side_cache_latency", "gpu.coherent_read_loss", "gpu.coherent_write_loss",
-    "cpu.invalidate_line",
+    "memory.side_cache_size", "memory.side_cache_latency", "gpu.coherent_read_loss",
+    "gpu.coherent_write_loss", "cpu.invalidate_line",
 )  # fmt: skip
 
 
@@ -197,7 +198,7 @@ def _check_figures(name: str, figures: Mapping[str, Figure]) -> None:
         if figure.range is not None and not figure.range[0] <= figure.value <= figure.range[1]:
             _refuse(name, f"{key} is {figure.value}, outside its range {figure.range}")
     for chain in RISING:
-        for low, high in zip(chain, chain[1:], strict=False):
+        for low, high in pairwise(chain):
             if figures[low].value > figures[high].value:
                 _refuse(name, f"{low} {figures[low].value} is above {high} {figures[high].value}")
     peak = figures["memory.peak_bandwidth"].value

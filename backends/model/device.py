@@ -23,7 +23,7 @@ TOTAL_NBYTES = 4 << 30
 PLAIN = "plain"
 WORDS = MemoryText(
     name="words", pages=("driver",), cpu="UC", gpu="UC", coherence="none", documented=True, inside=True,
-    reach="public", control="the harness's own rendezvous words", source="a part of the model, not of the machine",
+    reach="public", control="the harness's own rendezvous words", source="a part of the model",
 )  # fmt: skip
 
 
@@ -80,7 +80,7 @@ class ModelDevice(Device):
             )
         if nbytes > TOTAL_NBYTES - self._used:
             raise OutOfMemory(
-                f"{nbytes} bytes were asked for; the model has {TOTAL_NBYTES - self._used} of {TOTAL_NBYTES} left.",
+                f"{nbytes} bytes were asked for; {TOTAL_NBYTES - self._used} of {TOTAL_NBYTES} are left.",
                 "Nothing was allocated.", "Ask for less.",
             )  # fmt: skip
         split = "thp_splits" in self.faults and pages == "thp"

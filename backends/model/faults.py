@@ -16,10 +16,15 @@ FAULTS = {
     "thp_splits": "memory bound with large pages is backed by 4 KiB pages while the kernel says otherwise",
 }
 BITS = {
-    "stale": lib.UMSH_MODEL_STALE, "reorder": lib.UMSH_MODEL_REORDER, "torn": lib.UMSH_MODEL_TORN, "lost_wakeup": lib.UMSH_MODEL_LOST,
-    "nonatomic": lib.UMSH_MODEL_NONATOMIC, "flush_skips_line": lib.UMSH_MODEL_SKIPS, "coherence_lies": lib.UMSH_MODEL_LIES,
+    "stale": lib.UMSH_MODEL_STALE,
+    "reorder": lib.UMSH_MODEL_REORDER,
+    "torn": lib.UMSH_MODEL_TORN,
+    "lost_wakeup": lib.UMSH_MODEL_LOST,
+    "nonatomic": lib.UMSH_MODEL_NONATOMIC,
+    "flush_skips_line": lib.UMSH_MODEL_SKIPS,
+    "coherence_lies": lib.UMSH_MODEL_LIES,
     "thp_splits": 0,
-}  # fmt: skip
+}
 
 
 def parse_faults(text: str) -> frozenset[str]:

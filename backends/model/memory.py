@@ -23,11 +23,11 @@ Bytes = NDArray[np.uint8]
 class ModelMemory(Memory):
     """Zeroed memory of a described kind, or the caller's own bytes. `address` is a true address of its bytes.
 
-    images: uint8 [agent][byte], whole lines; marks: uint8 [agent][line]; native: all of it for native/model.c.
+    images: uint8 [agent][byte], whole lines; marks: uint8 [agent][line]; native: all of it, for C.
     """
 
-    def __init__(self, text: MemoryText, pages: str, nbytes: int, home: Bytes | None = None, split: bool = False,
-                 freed: Callable[[int], None] | None = None) -> None:  # fmt: skip
+    def __init__(self, text: MemoryText, pages: str, nbytes: int, home: Bytes | None = None,
+                 split: bool = False, freed: Callable[[int], None] | None = None) -> None:  # fmt: skip
         self.kind = memory_kind(text)
         self.text = text
         self.pages = "4k" if split else pages

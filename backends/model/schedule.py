@@ -45,7 +45,7 @@ class Block(Running[T]):
 
 
 class Role(Running[int]):
-    """A program of steps. rows: int32 [n][4]; settings: uint32, see steps.h; registers: uint32; job: its fields."""
+    """A program of steps. rows: int32 [n][4]; settings, registers: uint32, see steps.h; job: its fields."""
 
     def __init__(self, schedule: Schedule, agent: int, begun_ns: float, memories: Sequence[ModelMemory],
                  rows: Any, settings: Any, registers: Any, job: dict[str, int]) -> None:  # fmt: skip
@@ -135,7 +135,7 @@ class Schedule:
             self._use(role)
         self._show(memories)
         last = int(min(deadline_ns, 2.0**62))
-        lib.umsh_model_play(self._world, jobs, len(roles), roles.index(wanted), last, EVENTS_MAX)  # type: ignore[arg-type]
+        lib.umsh_model_play(self._world, jobs, len(roles), roles.index(wanted), last, EVENTS_MAX)
         for j, role in enumerate(roles):
             role.job[0] = jobs[j]
             self.clock_ns = max(self.clock_ns, role.job.time_ns)

@@ -41,13 +41,22 @@ def changed(figure: str, old: str, new: str) -> str:
         (changed("l2_latency", r"value = [\d.]+", "value = 0"), "cpu.l2_latency is 0"),
         (changed("l2_latency", 'unit = "ns", ', ""), "unit"),
         (changed("l2_latency", 'unit = "ns"', 'unit = "us"'), "is in 'us', not in 'ns'"),
-        (changed("l2_latency", r"value = [\d.]+", "value = 900"), "cpu.l2_latency 900.0 is above cpu.l3_latency"),
+        (
+            changed("l2_latency", r"value = [\d.]+", "value = 900"),
+            "cpu.l2_latency 900.0 is above cpu.l3_latency",
+        ),
         (changed("l3_latency", r"range = \[[\d., ]+\]", "range = [1, 2]"), "outside its range"),
         (changed("l3_latency", r", range = \[[\d., ]+\]", ""), "a range belongs to assumed figures"),
         (changed("l2_latency", r'source = ".*"', 'source = " "'), "has no source"),
         (changed("read_bandwidth", "value", "valu"), "valu"),
-        (changed("side_cache_latency", r"value = [\d.]+, unit = \"ns\", mark = \"assumed\", range = \[[\d., ]+\]",
-                 'value = 0, unit = "ns", mark = "paper"'), "both there or both 0"),
+        (
+            changed(
+                "side_cache_latency",
+                r"value = [\d.]+, unit = \"ns\", mark = \"assumed\", range = \[[\d., ]+\]",
+                'value = 0, unit = "ns", mark = "paper"',
+            ),
+            "both there or both 0",
+        ),
         (TEXT.replace('coherence = "one-way"\ncoh', 'coherence = "none"\ncoh'), "on a machine that is none"),
         (TEXT.replace("format = 1", "format = 2"), "format 2"),
         (TEXT.replace('name = "buffer"', 'name = "usm-host"'), "names of their own"),
@@ -56,7 +65,7 @@ def changed(figure: str, old: str, new: str) -> str:
         ("platform = ", "Invalid value"),
     ],
     ids=lambda value: value[-30:] if len(value) < 200 else "",
-)  # fmt: skip
+)
 def test_a_bad_description_is_refused_with_what_is_wrong(text: str, says: str) -> None:
     with pytest.raises(DeviceError, match=re.escape(says)):
         parse(text, "bad.toml")

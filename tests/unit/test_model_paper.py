@@ -1,4 +1,4 @@
-"""The modelled machines against the paper (EuroSys '27): a test a row, and the generated files are current."""
+"""The modelled machines against the paper (EuroSys '27): a test a row; the generated files are current."""
 
 from __future__ import annotations
 

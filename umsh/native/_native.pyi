@@ -159,6 +159,42 @@ class _Lib:
         settings: int,
         /,
     ) -> int: ...
+    UMSH_MODEL_MEMORIES: int
+    UMSH_MODEL_JOBS: int
+    UMSH_MODEL_STALE: int
+    UMSH_MODEL_REORDER: int
+    UMSH_MODEL_TORN: int
+    UMSH_MODEL_LOST: int
+    UMSH_MODEL_NONATOMIC: int
+    UMSH_MODEL_SKIPS: int
+    UMSH_MODEL_LIES: int
+    UMSH_MODEL_HIT: int
+    UMSH_MODEL_MISS: int
+    UMSH_MODEL_SNOOP: int
+    UMSH_MODEL_UNCACHED: int
+    UMSH_MODEL_STORE: int
+    UMSH_MODEL_FENCE: int
+    UMSH_MODEL_MODIFY: int
+    UMSH_MODEL_FLUSH: int
+    UMSH_MODEL_PAUSE: int
+    UMSH_MODEL_TURN: int
+    UMSH_MODEL_POLL: int
+    UMSH_MODEL_IDLE: int
+    UMSH_MODEL_BYTE: int
+    UMSH_MODEL_COSTS: int
+    def umsh_model_settle(self, world: Any, agent: int, /) -> None: ...
+    def umsh_model_fill(
+        self, world: Any, agent: int, at: int, nbytes: int, seed: int, method: int, every: int, held: int, /
+    ) -> None: ...
+    def umsh_model_check(
+        self, world: Any, agent: int, at: int, nbytes: int, seed: int, method: int, every: int, /
+    ) -> int: ...
+    def umsh_model_gather(
+        self, world: Any, agent: int, count: int, seed: int, stride: int, method: int, /
+    ) -> int: ...
+    def umsh_model_play(
+        self, world: Any, jobs: Any, count: int, wanted: int, deadline_ns: int, events_max: int, /
+    ) -> int: ...
 
 lib: _Lib
 ffi: Any

@@ -27,7 +27,8 @@ static int64_t line_end(const umsh_model_memory *memory, int64_t line) {
 static void write_back(world *w, int a, int64_t m, int64_t line) {
     umsh_model_memory *memory = &w->memory[m];
     if (!(memory->marks[a][line] & DIRTY)) return;
-    for (int64_t at = line * LINE; at < line_end(memory, line); at++) memory->home[at] = memory->images[a][at];
+    for (int64_t at = line * LINE; at < line_end(memory, line); at++)
+        memory->home[at] = memory->images[a][at];
     memory->marks[a][line] = VALID;
 }
 
@@ -48,7 +49,8 @@ static double fetch(world *w, int a, int64_t m, int64_t line) {
     umsh_model_memory *memory = &w->memory[m];
     if (memory->marks[a][line] & VALID) return w->cost[a][UMSH_MODEL_HIT];
     int pulled = snoop(w, a, m, line);
-    for (int64_t at = line * LINE; at < line_end(memory, line); at++) memory->images[a][at] = memory->home[at];
+    for (int64_t at = line * LINE; at < line_end(memory, line); at++)
+        memory->images[a][at] = memory->home[at];
     memory->marks[a][line] = VALID;
     return w->cost[a][pulled ? UMSH_MODEL_SNOOP : UMSH_MODEL_MISS];
 }
@@ -86,12 +88,14 @@ static void arrive(world *w, int a, int64_t m, int64_t at, int nbytes, uint64_t 
     tell(w, a, m, line);
     if (through || !memory->cached[a]) {
         drop(w, a, m, line);
-        for (int k = 0; k < nbytes; k++) memory->home[at + k] = (uint8_t)(value >> 8 * k);
+        for (int k = 0; k < nbytes; k++)
+            memory->home[at + k] = (uint8_t)(value >> 8 * k);
         return;
     }
     if (w->heard[a]) hear(w, a); /* a line known to be overwritten must not be merged into */
     fetch(w, a, m, line);
-    for (int k = 0; k < nbytes; k++) memory->images[a][at + k] = (uint8_t)(value >> 8 * k);
+    for (int k = 0; k < nbytes; k++)
+        memory->images[a][at + k] = (uint8_t)(value >> 8 * k);
     memory->marks[a][line] = VALID | DIRTY;
 }
 
@@ -115,16 +119,19 @@ static void drain_one(world *w, int a) {
     int64_t k = 0;
     if (a == MODEL_GPU || w->cpu_weak || model_faulty(w, UMSH_MODEL_REORDER)) {
         k = model_draw(w, 2) ? (int64_t)model_draw(w, (uint64_t)w->filled[a]) : w->filled[a] - 1;
-        while (!may_go(w, a, k)) k--; /* the oldest always may */
+        while (!may_go(w, a, k))
+            k--; /* the oldest always may */
     }
     umsh_model_entry e = w->buffer[a][k];
-    for (int64_t place = k; place + 1 < w->filled[a]; place++) w->buffer[a][place] = w->buffer[a][place + 1];
+    for (int64_t place = k; place + 1 < w->filled[a]; place++)
+        w->buffer[a][place] = w->buffer[a][place + 1];
     w->filled[a]--;
     if (e.memory >= 0) arrive(w, a, e.memory, e.at, (int)e.nbytes, e.value, e.how & 2);
 }
 
 void model_drain(world *w, int a) {
-    while (w->filled[a] > 0) drain_one(w, a);
+    while (w->filled[a] > 0)
+        drain_one(w, a);
 }
 
 /* Nothing on its way, nothing unheard: what is left is in caches and memory. */
@@ -134,7 +141,8 @@ void model_quiet(world *w, int a) {
 }
 
 static void put(world *w, int a, int64_t m, int64_t at, int nbytes, uint64_t value, int how) {
-    while (w->filled[a] >= BUFFER_MAX) drain_one(w, a);
+    while (w->filled[a] >= BUFFER_MAX)
+        drain_one(w, a);
     w->buffer[a][w->filled[a]++] = (umsh_model_entry){m, at, nbytes, value, how};
 }
 
@@ -157,7 +165,8 @@ void model_disturb(world *w, int a) {
 
 static uint64_t bytes_at(const uint8_t *p, int nbytes) {
     uint64_t value = 0;
-    for (int k = 0; k < nbytes; k++) value |= (uint64_t)p[k] << 8 * k;
+    for (int k = 0; k < nbytes; k++)
+        value |= (uint64_t)p[k] << 8 * k;
     return value;
 }
 
@@ -166,7 +175,8 @@ static int hears(int order) {
 }
 
 /* The GPU's atomics and bypassing loads go to memory; the CPU's atomics go through its cache. */
-double model_load(world *w, int a, int64_t m, int64_t at, int nbytes, int order, int bypass, uint64_t *value) {
+double model_load(world *w, int a, int64_t m, int64_t at, int nbytes, int order, int bypass,
+                  uint64_t *value) {
     umsh_model_memory *memory = &w->memory[m];
     const umsh_model_entry *own = forwarded(w, a, m, at, nbytes);
     int64_t line = at / LINE;
@@ -180,7 +190,8 @@ double model_load(world *w, int a, int64_t m, int64_t at, int nbytes, int order,
     } else {
         ns = fetch(w, a, m, line);
         *value = bytes_at(memory->images[a] + at, nbytes);
-        if (model_draw(w, EVICT_ONE_IN) == 0) drop(w, a, m, line);
+        if (model_draw(w, EVICT_ONE_IN) == 0)
+            drop(w, a, m, line);
         else if (model_draw(w, PREFETCH_ONE_IN) == 0 && (line + 1) * LINE < memory->nbytes)
             fetch(w, a, m, line + 1);
     }
@@ -191,8 +202,10 @@ double model_load(world *w, int a, int64_t m, int64_t at, int nbytes, int order,
 double model_fence(world *w, int a, int order) {
     if (hears(order)) hear(w, a);
     if (!model_faulty(w, UMSH_MODEL_REORDER)) {
-        if (order == UMSH_ORDER_SEQ_CST) model_drain(w, a);
-        else if (order == UMSH_ORDER_RELEASE || order == UMSH_ORDER_ACQ_REL) put(w, a, -1, 0, 0, 0, 0);
+        if (order == UMSH_ORDER_SEQ_CST)
+            model_drain(w, a);
+        else if (order == UMSH_ORDER_RELEASE || order == UMSH_ORDER_ACQ_REL)
+            put(w, a, -1, 0, 0, 0, 0);
     }
     return w->cost[a][UMSH_MODEL_FENCE];
 }
@@ -254,16 +267,16 @@ double model_read(world *w, int a, int64_t m, int64_t at, int method, uint64_t *
 }
 
 /* every: one line in so many is followed. held: bytes that a's caches hold; what exceeds them is evicted. */
-void model_fill(world *w, int a, int64_t m, int64_t at, int64_t nbytes, uint32_t seed, int method, int64_t every,
-                int64_t held) {
+void model_fill(world *w, int a, int64_t m, int64_t at, int64_t nbytes, uint32_t seed, int method,
+                int64_t every, int64_t held) {
     int64_t stop = at + nbytes;
     model_drain(w, a);
     for (int64_t line = at / LINE; line * LINE < stop; line += every) {
         int64_t start = line * LINE > at ? line * LINE : at;
         int64_t end = (line + 1) * LINE < stop ? (line + 1) * LINE : stop;
         for (int64_t p = start; p < end; p += 4)
-            arrive(w, a, m, p, end - p < 4 ? (int)(end - p) : 4, umsh_pattern_word(seed, (uint32_t)((p - at) / 4)),
-                   method == UMSH_METHOD_WBP);
+            arrive(w, a, m, p, end - p < 4 ? (int)(end - p) : 4,
+                   umsh_pattern_word(seed, (uint32_t)((p - at) / 4)), method == UMSH_METHOD_WBP);
         if (end < stop - held) drop(w, a, m, line);
     }
     if (method == UMSH_METHOD_WF) flush(w, a, m, at, nbytes, every);
@@ -280,8 +293,10 @@ int64_t model_check(world *w, int a, int64_t m, int64_t at, int64_t nbytes, uint
         int64_t start = line * LINE > at ? line * LINE : at;
         int64_t end = (line + 1) * LINE < stop ? (line + 1) * LINE : stop;
         if (past || method == UMSH_METHOD_RI) drop(w, a, m, line);
-        if (past) snoop(w, a, m, line);
-        else fetch(w, a, m, line);
+        if (past)
+            snoop(w, a, m, line);
+        else
+            fetch(w, a, m, line);
         const uint8_t *seen = past ? memory->home : memory->images[a];
         for (int64_t p = start; p < end; p += 4) {
             int n = end - p < 4 ? (int)(end - p) : 4;
@@ -294,7 +309,8 @@ int64_t model_check(world *w, int a, int64_t m, int64_t at, int64_t nbytes, uint
 
 void model_warm(world *w, int a, int64_t m, int64_t at, int64_t nbytes) {
     if (!w->memory[m].cached[a]) return;
-    for (int64_t line = at / LINE; line * LINE < at + nbytes; line++) fetch(w, a, m, line);
+    for (int64_t line = at / LINE; line * LINE < at + nbytes; line++)
+        fetch(w, a, m, line);
 }
 
 /* The driver's work between kernels: stores arrive, the GPU's caches are written back and emptied. */
@@ -317,7 +333,8 @@ void umsh_model_fill(world *w, int a, int64_t at, int64_t nbytes, uint32_t seed,
     model_fill(w, a, 0, at, nbytes, seed, method, every, held);
 }
 
-int64_t umsh_model_check(world *w, int a, int64_t at, int64_t nbytes, uint32_t seed, int method, int64_t every) {
+int64_t umsh_model_check(world *w, int a, int64_t at, int64_t nbytes, uint32_t seed, int method,
+                         int64_t every) {
     return model_check(w, a, 0, at, nbytes, seed, method, every);
 }
 

@@ -1,4 +1,5 @@
-/* model.h: the rules of the modelled machines (backends/model): caches, coherence, methods, litmus programs. */
+/* model.h: the rules of the modelled machines (backends/model): caches, coherence, methods, litmus programs.
+ */
 #ifndef UMSH_MODEL_H
 #define UMSH_MODEL_H
 #include <stddef.h>
@@ -16,9 +17,20 @@
 #define UMSH_MODEL_LIES 64
 /* Events of an agent, each with its ns in `cost`. */
 enum {
-    UMSH_MODEL_HIT, UMSH_MODEL_MISS, UMSH_MODEL_SNOOP, UMSH_MODEL_UNCACHED, UMSH_MODEL_STORE, UMSH_MODEL_FENCE,
-    UMSH_MODEL_MODIFY, UMSH_MODEL_FLUSH, UMSH_MODEL_PAUSE, UMSH_MODEL_TURN, UMSH_MODEL_POLL, UMSH_MODEL_IDLE,
-    UMSH_MODEL_BYTE, UMSH_MODEL_COSTS
+    UMSH_MODEL_HIT,
+    UMSH_MODEL_MISS,
+    UMSH_MODEL_SNOOP,
+    UMSH_MODEL_UNCACHED,
+    UMSH_MODEL_STORE,
+    UMSH_MODEL_FENCE,
+    UMSH_MODEL_MODIFY,
+    UMSH_MODEL_FLUSH,
+    UMSH_MODEL_PAUSE,
+    UMSH_MODEL_TURN,
+    UMSH_MODEL_POLL,
+    UMSH_MODEL_IDLE,
+    UMSH_MODEL_BYTE,
+    UMSH_MODEL_COSTS
 };
 /* One memory. images, marks: by agent (CPU 0, GPU 1), a byte and a mark (1 valid, 2 dirty) a cached byte and
  * line of 64 bytes. cached: whether the agent caches it; coherent: whether its accesses snoop the other's. */
@@ -54,8 +66,8 @@ typedef struct {
 void umsh_model_settle(umsh_model_world *w, int agent);
 void umsh_model_fill(umsh_model_world *w, int agent, int64_t at, int64_t nbytes, uint32_t seed, int method,
                      int64_t every, int64_t held);
-int64_t umsh_model_check(umsh_model_world *w, int agent, int64_t at, int64_t nbytes, uint32_t seed, int method,
-                         int64_t every);
+int64_t umsh_model_check(umsh_model_world *w, int agent, int64_t at, int64_t nbytes, uint32_t seed,
+                         int method, int64_t every);
 uint32_t umsh_model_gather(umsh_model_world *w, int agent, int64_t count, uint32_t seed, int64_t stride,
                            int method);
 int umsh_model_play(umsh_model_world *w, umsh_model_job *jobs, int count, int wanted, int64_t deadline_ns,
@@ -69,15 +81,15 @@ double model_load(umsh_model_world *w, int a, int64_t m, int64_t at, int nbytes,
                   uint64_t *value);
 double model_store(umsh_model_world *w, int a, int64_t m, int64_t at, int nbytes, uint64_t value, int order);
 double model_fence(umsh_model_world *w, int a, int order);
-double model_modify(umsh_model_world *w, int a, int64_t m, int64_t at, int kind, uint32_t first, uint32_t second,
-                    uint32_t *old);
+double model_modify(umsh_model_world *w, int a, int64_t m, int64_t at, int kind, uint32_t first,
+                    uint32_t second, uint32_t *old);
 uint32_t model_changed(uint32_t old, int kind, uint32_t first, uint32_t second);
 double model_write(umsh_model_world *w, int a, int64_t m, int64_t at, uint32_t value, int method);
 double model_read(umsh_model_world *w, int a, int64_t m, int64_t at, int method, uint64_t *value);
 void model_fill(umsh_model_world *w, int a, int64_t m, int64_t at, int64_t nbytes, uint32_t seed, int method,
                 int64_t every, int64_t held);
-int64_t model_check(umsh_model_world *w, int a, int64_t m, int64_t at, int64_t nbytes, uint32_t seed, int method,
-                    int64_t every);
+int64_t model_check(umsh_model_world *w, int a, int64_t m, int64_t at, int64_t nbytes, uint32_t seed,
+                    int method, int64_t every);
 void model_warm(umsh_model_world *w, int a, int64_t m, int64_t at, int64_t nbytes);
 void model_drain(umsh_model_world *w, int a);
 void model_quiet(umsh_model_world *w, int a);

@@ -4,7 +4,13 @@
 #include "umsh.h"
 
 enum { STAY, NEXT, QUIT };
-enum { POLLS_MAX = 20000, POLLS_BUSY = 256, JITTER_NS = 150, WAKEUP_LOSS_ONE_IN = 16, TEST_THEN_SET_POLLS = 64 };
+enum {
+    POLLS_MAX = 20000,
+    POLLS_BUSY = 256,
+    JITTER_NS = 150,
+    WAKEUP_LOSS_ONE_IN = 16,
+    TEST_THEN_SET_POLLS = 64
+};
 enum { LOCK_NEXT = 128, LOCK_SERVING = 256, LOCK_TURN = 384, LOCK_SIDE = 4 };
 typedef umsh_model_world world;
 typedef umsh_model_job job;
@@ -94,7 +100,8 @@ static int swap(world *w, job *j, int64_t m, int64_t at, int kind, uint32_t firs
         *ns = model_modify(w, (int)j->agent, m, at, kind, first, second, old);
         return 1;
     }
-    int load = split ? UMSH_ORDER_PLAIN : UMSH_ORDER_ACQUIRE, store = split ? UMSH_ORDER_PLAIN : UMSH_ORDER_SEQ_CST;
+    int load = split ? UMSH_ORDER_PLAIN : UMSH_ORDER_ACQUIRE,
+        store = split ? UMSH_ORDER_PLAIN : UMSH_ORDER_SEQ_CST;
     if (j->phase == 0) {
         model_load(w, (int)j->agent, m, at, 4, load, 0, &value);
         j->kept = (int64_t)value;
@@ -115,7 +122,8 @@ static int do_modify(world *w, job *j, const row *r, double *ns) {
         first = base + (r->value & 0xFFu);
         second = base + (r->value >> 8 & 0xFFu);
     }
-    int done = swap(w, j, r->m, r->at, r->op - UMSH_STEP_ADD, first, second, r->how == UMSH_ORDER_SPLIT, &old, ns);
+    int done =
+        swap(w, j, r->m, r->at, r->op - UMSH_STEP_ADD, first, second, r->how == UMSH_ORDER_SPLIT, &old, ns);
     if (done) observe(j, r->reg, old, 32);
     return done ? NEXT : STAY;
 }
@@ -124,7 +132,8 @@ static int do_modify(world *w, job *j, const row *r, double *ns) {
 static int do_increment(world *w, job *j, const row *r, double *ns) {
     uint64_t value;
     if (j->phase == 0) {
-        *ns = model_load(w, (int)j->agent, r->m, r->at, 4, UMSH_ORDER_PLAIN, 0, &value) + cost(w, j, UMSH_MODEL_PAUSE);
+        *ns = model_load(w, (int)j->agent, r->m, r->at, 4, UMSH_ORDER_PLAIN, 0, &value) +
+              cost(w, j, UMSH_MODEL_PAUSE);
         j->kept = (int64_t)value;
         j->phase = 1;
         return STAY;
@@ -138,15 +147,18 @@ static int do_increment(world *w, job *j, const row *r, double *ns) {
 static int do_wait(world *w, job *j, const row *r, double *ns) {
     uint64_t raw;
     int a = (int)j->agent;
-    if (r->op == UMSH_STEP_POLL) *ns = model_read(w, a, r->m, r->at, r->how, &raw);
-    else *ns = model_load(w, a, r->m, r->at, 4, r->how, 0, &raw);
+    if (r->op == UMSH_STEP_POLL)
+        *ns = model_read(w, a, r->m, r->at, r->how, &raw);
+    else
+        *ns = model_load(w, a, r->m, r->at, 4, r->how, 0, &raw);
     int reached = (int32_t)((uint32_t)raw - base_of(j) - r->value) >= 0;
     *reg_of(j, r->reg) = (uint32_t)reached;
     if (reached || j->late > j->settings[UMSH_SET_GRACE]) {
         *ns += (double)j->round_ns;
         return NEXT;
     }
-    if (j->late || (!j->bare && header(w, j, UMSH_CONTROL_DONE, 1 - j->role, UMSH_ORDER_RELAXED) > j->instance))
+    if (j->late ||
+        (!j->bare && header(w, j, UMSH_CONTROL_DONE, 1 - j->role, UMSH_ORDER_RELAXED) > j->instance))
         j->late++;
     j->polls++;
     *ns += poll_ns(w, j);
@@ -301,9 +313,12 @@ static int do_row(world *w, job *j, const row *r, double *ns) {
     case UMSH_STEP_CHECK:
     case UMSH_STEP_WARM:
         *ns = r->value * cost(w, j, UMSH_MODEL_BYTE) + cost(w, j, UMSH_MODEL_STORE);
-        if (r->op == UMSH_STEP_FILL) model_fill(w, a, r->m, r->at, r->value, base + 1, r->how, 1, INT64_MAX / 2);
-        else if (r->op == UMSH_STEP_WARM) model_warm(w, a, r->m, r->at, r->value);
-        else *reg_of(j, r->reg) = model_check(w, a, r->m, r->at, r->value, base + 1, r->how, 1) != 0;
+        if (r->op == UMSH_STEP_FILL)
+            model_fill(w, a, r->m, r->at, r->value, base + 1, r->how, 1, INT64_MAX / 2);
+        else if (r->op == UMSH_STEP_WARM)
+            model_warm(w, a, r->m, r->at, r->value);
+        else
+            *reg_of(j, r->reg) = model_check(w, a, r->m, r->at, r->value, base + 1, r->how, 1) != 0;
         return NEXT;
     case UMSH_STEP_ADD:
     case UMSH_STEP_EXCHANGE:
@@ -315,7 +330,9 @@ static int do_row(world *w, job *j, const row *r, double *ns) {
     case UMSH_STEP_INCREMENT: return do_increment(w, j, r, ns);
     case UMSH_STEP_TRAFFIC: return do_traffic(w, j, r->value, ns);
     case UMSH_STEP_RENDEZVOUS: return do_rendezvous(w, j, r, ns);
-    case UMSH_STEP_DELAY: *ns = (double)model_draw(w, r->value + 1ull) * cost(w, j, UMSH_MODEL_TURN); return NEXT;
+    case UMSH_STEP_DELAY:
+        *ns = (double)model_draw(w, r->value + 1ull) * cost(w, j, UMSH_MODEL_TURN);
+        return NEXT;
     default: return QUIT;
     }
 }
@@ -343,7 +360,8 @@ static void step(world *w, job *j) {
     } else {
         j->instance++;
         j->pc = 0;
-        if (!j->bare) tell_header(w, j, UMSH_CONTROL_DONE, j->role, (uint32_t)j->instance, UMSH_ORDER_RELEASE);
+        if (!j->bare)
+            tell_header(w, j, UMSH_CONTROL_DONE, j->role, (uint32_t)j->instance, UMSH_ORDER_RELEASE);
         j->time_ns += (int64_t)cost(w, j, UMSH_MODEL_STORE) + 1;
     }
 }

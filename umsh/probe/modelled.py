@@ -48,13 +48,18 @@ def fastest(
     Simplest first, as umsh.probe.evidence has it: fewer actions, then what the vendor documents.
     """
     names = [
-        (WRITE_METHODS.index(write) + READ_METHODS.index(read), not kind.documented, place, f"{kind.name}:{write}/{read}")
+        (
+            WRITE_METHODS.index(write) + READ_METHODS.index(read),
+            not kind.documented,
+            place,
+            f"{kind.name}:{write}/{read}",
+        )
         for place, kind in enumerate(machine.kinds)
         if kind.name not in without
         for write in machine.methods["cpu" if direction == "cpu->gpu" else "gpu"].has
         for read in machine.methods["gpu" if direction == "cpu->gpu" else "cpu"].has
         if write in WRITE_METHODS and read in READ_METHODS
-    ]  # fmt: skip
+    ]
     kept = [n for *_, n in sorted(names) if verdict(machine.platform, n, direction, boundary) == "kept"]
     times = {name: hand_over_ns(machine, name, direction, nbytes) for name in kept}
     for name in kept:

@@ -1,7 +1,7 @@
 """The choices that a modelled machine gives by itself: `<platform>.paper.toml`, which nothing ever loads.
 
-They check the model against the paper's recommendations. A user's machine gets its platform's vendor-documented
-default, then what its own probe proves.
+They check the model against the paper's recommendations. A user's machine gets its platform's
+vendor-documented default, then what its own probe proves.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from umsh.backends.model import cost
 from umsh.backends.model.description import FOLDER, Machine, described, load
 from umsh.choice import Choice, ControlRow, DataRow, encode
 from umsh.mechanism import THROTTLE_LEVELS
-from umsh.need import BOUNDARIES
+from umsh.need import Boundary, Direction, Source
 from umsh.probe.modelled import fastest, hand_over_ns
 from umsh.probe.ranking import Pick, ranges
 
@@ -31,26 +31,42 @@ def paper_choice(machine: Machine) -> Choice:
     name = f"backends/machines/{machine.platform}.toml"
     text = (FOLDER / f"{machine.platform}.toml").read_bytes()
     return Choice(
-        platform=machine.platform, driver=machine.driver, driver_version="", kernel="",
-        device=f"model:{machine.platform}", provenance="modelled", profile=name,
-        profile_sha256=hashlib.sha256(text).hexdigest(), data=_data(machine), control=_control(machine),
-    )  # fmt: skip
+        platform=machine.platform,
+        driver=machine.driver,
+        driver_version="",
+        kernel="",
+        device=f"model:{machine.platform}",
+        provenance="modelled",
+        profile=name,
+        profile_sha256=hashlib.sha256(text).hexdigest(),
+        data=_data(machine),
+        control=_control(machine),
+    )
 
 
 def _data(machine: Machine) -> list[DataRow]:
     rows = []
-    for direction, source in (("cpu->gpu", "cpu"), ("gpu->cpu", "gpu")):
-        for boundary in BOUNDARIES:
+    needs: tuple[tuple[Direction, Source], ...] = (("cpu->gpu", "cpu"), ("gpu->cpu", "gpu"))
+    boundaries: tuple[Boundary, ...] = ("kernel", "inside")
+    for direction, source in needs:
+        for boundary in boundaries:
             picks = {size: _pick(machine, direction, boundary, size) for size in SIZES}
             found = {size: pick for size, pick in picks.items() if pick.name}
             rows += [
                 DataRow(
-                    direction=direction, source=source, boundary=boundary,  # type: ignore[arg-type]
-                    min_bytes=part.first, max_bytes=part.last, mechanism=part.pick.name, next=part.pick.next,
-                    ratio=part.pick.ratio, p=part.pick.p, evidence=EVIDENCE,
+                    direction=direction,
+                    source=source,
+                    boundary=boundary,
+                    min_bytes=part.first,
+                    max_bytes=part.last,
+                    mechanism=part.pick.name,
+                    next=part.pick.next,
+                    ratio=part.pick.ratio,
+                    p=part.pick.p,
+                    evidence=EVIDENCE,
                 )
                 for part in ranges(found, first=1)
-            ]  # fmt: skip
+            ]
     return rows
 
 
@@ -83,11 +99,18 @@ def _control(machine: Machine) -> list[ControlRow]:
         picks[threads] = Pick(first, second, round(times[second] / times[first], 3), 1.0, 1)
     return [
         ControlRow(
-            pattern="wait", memory=memory, min_threads=part.first, max_threads=part.last, method=part.pick.name,
-            next=part.pick.next, ratio=part.pick.ratio, p=part.pick.p, evidence=EVIDENCE,
+            pattern="wait",
+            memory=memory,
+            min_threads=part.first,
+            max_threads=part.last,
+            method=part.pick.name,
+            next=part.pick.next,
+            ratio=part.pick.ratio,
+            p=part.pick.p,
+            evidence=EVIDENCE,
         )
         for part in ranges(picks, first=1, unlimited=False)
-    ]  # fmt: skip
+    ]
 
 
 def main(arguments: list[str] | None = None) -> int:
