@@ -1,0 +1,173 @@
+"""The GPU agent of CUDA devices: kernels of work.cu, control.cu and steps.cu on a stream of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from umsh.backends.cuda.calls import check, driver
+from umsh.backends.cuda.launch import (
+    GRID_OFFSET,
+    I32,
+    LOOP_TIMEOUT_S,
+    POINTER,
+    U32,
+    U64,
+    KernelPending,
+    Launcher,
+    Slot,
+    ThreadPending,
+)
+from umsh.backends.driver import Agent, Memory, Pending, StepRun
+from umsh.errors import NeedError, UnsupportedError
+
+if TYPE_CHECKING:
+    from umsh.backends.cuda.device import CudaDevice
+
+WRITES = {"WA": 0, "WF": 1, "WBp": 2}
+READS = {"RA": 0, "RI": 1, "RB": 2}
+LOCKS = {"cas": 0, "ticket": 1, "peterson": 2, "delegated": 3}
+LEVELS = {"thread": 0, "block": 1, "grid": 2}
+BLOCK_THREADS = 256
+BLOCKS_PER_SM = 8
+ARRIVED_OFFSET = 8  # of umsh_total in work.cu
+TIMEOUT_NS = int(LOOP_TIMEOUT_S * 1e9)
+
+
+class CudaAgent(Agent):
+    """Work done by kernels on the device. Every loop in them ends after LOOP_TIMEOUT_S."""
+
+    kind = "gpu"
+
+    def __init__(self, device: CudaDevice, launcher: Launcher) -> None:
+        self._device = device
+        self.launcher = launcher
+
+    def methods(self) -> Mapping[str, str]:
+        return dict.fromkeys((*WRITES, *READS, "copy"), "")
+
+    def fill(self, memory: Memory, offset: int, nbytes: int, seed: int, method: str) -> Pending[None]:
+        count, quads = _extent(memory, offset, nbytes)
+        slot = self.launcher.slot()
+        args = [(memory.device_address + offset, POINTER), (count, U64), (quads, U64), (seed, U32)]
+        args.append((_number(WRITES, method), I32))
+        self.launcher.launch("work.cu", "umsh_fill", self._shape(count, quads), args)
+        return self.launcher.pending(slot, lambda _: None)
+
+    def check(self, memory: Memory, offset: int, nbytes: int, seed: int, method: str) -> Pending[int]:
+        count, quads = _extent(memory, offset, nbytes)
+        slot = self.launcher.slot()
+        args = [(memory.device_address + offset, POINTER), (count, U64), (quads, U64), (seed, U32)]
+        args += [(_number(READS, method), I32), (slot.scratch, POINTER), (slot.device_view, POINTER)]
+        self.launcher.launch("work.cu", "umsh_check", self._shape(count, quads), args)
+        return self.launcher.pending(slot, int)
+
+    def gather(self, memory: Memory, count: int, seed: int, stride: int, method: str) -> Pending[int]:
+        places = memory.nbytes // stride
+        if stride % 4 or not places:
+            raise NeedError(
+                f"stride={stride} does not fit a region of {memory.nbytes} bytes in whole words.",
+                "Nothing was read.",
+                "Use a multiple of 4 that is at most the region's size.",
+            )
+        slot = self.launcher.slot()
+        args = [(memory.device_address, POINTER), (places, U64), (stride // 4, U64), (count, U64)]
+        args += [(seed, U32), (_number(READS, method), I32), (slot.scratch, POINTER), (slot.device_view, POINTER)]
+        self.launcher.launch("work.cu", "umsh_gather", self._shape(count, 0), args)
+        return self.launcher.pending(slot, lambda total: total & 0xFFFFFFFF)
+
+    def read_passes(self, address: int, nbytes: int, passes: int) -> Pending[int]:
+        """Read nbytes (a multiple of 16) at a device address `passes` times; the sum of its words mod 2**64."""
+        slot = self.launcher.slot()
+        args = [(address, POINTER), (nbytes // 16, U64), (passes, I32)]
+        args += [(slot.scratch, POINTER), (slot.device_view, POINTER)]
+        self.launcher.launch("work.cu", "umsh_passes", self._shape(nbytes // 4, nbytes // 16), args)
+        return self.launcher.pending(slot, int)
+
+    def steps(self, run: StepRun) -> Pending[int]:
+        raise UnsupportedError("The CUDA step interpreter is not built yet.")
+
+    def echo(self, words: Memory, rounds: int, first: bool) -> Pending[int]:
+        slot = self.launcher.slot()
+        args = [(words.device_address, POINTER), (rounds, U32), (int(first), I32), (TIMEOUT_NS, U64)]
+        args += [(self.launcher.abort, POINTER), (slot.device_view, POINTER)]
+        self.launcher.launch("control.cu", "umsh_echo", (1, 1), args)
+        return self.launcher.pending(slot, int)
+
+    def lock_rounds(
+        self, words: Memory, counter: Memory, rounds: int, algorithm: str, threads: int
+    ) -> Pending[int]:
+        slot = self.launcher.slot()
+        self.launcher.clear(slot)
+        args = [(words.device_address, POINTER), (counter.device_address, POINTER), (rounds, U32)]
+        args += [(_number(LOCKS, algorithm), I32), (TIMEOUT_NS, U64), (self.launcher.abort, POINTER)]
+        args += [(slot.scratch + ARRIVED_OFFSET, POINTER), (slot.scratch, POINTER), (slot.device_view, POINTER)]
+        self.launcher.launch("control.cu", "umsh_lock_rounds", (threads, 1), args)
+        return self.launcher.pending(slot, int)
+
+    def poll(self, words: Memory, level: str, threads: int, rounds: int) -> Pending[int]:
+        if not 1 <= threads <= self.pollers_max(level):
+            raise UnsupportedError(
+                f"{threads} pollers at {level} level were asked for; this device runs {self.pollers_max(level)}.",
+                "Nothing was launched.",
+                "Ask for fewer.",
+            )
+        slot = self.launcher.slot()
+        self.launcher.clear(slot)
+        shape = (-(-threads // BLOCK_THREADS), min(threads, BLOCK_THREADS))
+        if level == "kernel":
+            # The driver blocks once about a thousand launches are queued: never in the caller's thread.
+            return ThreadPending(self.launcher.threads.submit(self._poll_kernels, words, slot, shape, rounds))
+        args = [(words.device_address, POINTER), (rounds, U32), (LEVELS[level], I32)]
+        args += [(slot.scratch + GRID_OFFSET, POINTER), (slot.scratch + ARRIVED_OFFSET, POINTER)]
+        args += [(TIMEOUT_NS, U64), (self.launcher.abort, POINTER), (slot.device_view, POINTER)]
+        self.launcher.launch("control.cu", "umsh_poll", shape, args, cooperative=level == "grid")
+        return self.launcher.pending(slot, int)
+
+    def _poll_kernels(self, words: Memory, slot: Slot, shape: tuple[int, int], rounds: int) -> int:
+        """One waiting kernel and one kernel of pollers a round; the stream orders them."""
+        launch, done = self.launcher.launch, (slot.device_view, POINTER)
+        for number in range(1, rounds + 1):
+            gate = [(words.device_address, POINTER), (number, U32), (TIMEOUT_NS, U64)]
+            launch("control.cu", "umsh_poll_gate", (1, 1), [*gate, (self.launcher.abort, POINTER), done])
+            after = [(words.device_address, POINTER), (number, U32), (slot.scratch + ARRIVED_OFFSET, POINTER)]
+            launch("control.cu", "umsh_poll_after", shape, [*after, done])
+        pending: KernelPending[int] = self.launcher.pending(slot, int)
+        return pending.result(2 * LOOP_TIMEOUT_S + rounds * 0.01)
+
+    def pollers_max(self, level: str) -> int:
+        """Pollers that are certain to run at once; 0 for "grid" without COOPERATIVE_LAUNCH."""
+        if level == "grid" and not self._device.attributes["cooperative_launch"]:
+            return 0
+        function = self.launcher.program("control.cu").function("umsh_poll")
+        with self._device.current():
+            (blocks,) = check(
+                driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(function, BLOCK_THREADS, 0),
+                "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+            )
+        return int(blocks) * self._device.attributes["multiprocessor_count"] * BLOCK_THREADS
+
+    def _shape(self, count: int, quads: int) -> tuple[int, int]:
+        items = max(quads, min(count, 1 << 20) if not quads else 1)
+        most = self._device.attributes["multiprocessor_count"] * BLOCKS_PER_SM
+        return max(1, min(-(-items // BLOCK_THREADS), most)), BLOCK_THREADS
+
+
+def _extent(memory: Memory, offset: int, nbytes: int) -> tuple[int, int]:
+    """(words, whole groups of four of them that are 16-byte aligned) of a part of a region."""
+    if offset < 0 or nbytes < 4 or offset % 4 or nbytes % 4 or offset + nbytes > memory.nbytes:
+        raise NeedError(
+            f"Bytes {offset} to {offset + nbytes} are no whole words of a region of {memory.nbytes} bytes.",
+            "Nothing was launched.",
+            "Use offsets and sizes that are multiples of 4, inside the region.",
+        )
+    aligned = (memory.device_address + offset) % 16 == 0
+    return nbytes // 4, nbytes // 16 if aligned else 0
+
+
+def _number(table: Mapping[str, int], name: str) -> int:
+    if name not in table:
+        raise UnsupportedError(
+            f"{name!r} is none of {', '.join(table)}.", "Nothing was launched.", "Use one of these."
+        )
+    return table[name]
