@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import platform
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from umsh.need import Boundary, Direction, Source
 from umsh.records import check_format, read_bytes, unreadable, write_atomic
+
+if TYPE_CHECKING:
+    from umsh.backends.driver import Device
 
 FORMAT = 1
 
@@ -69,6 +74,23 @@ class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     control: list[ControlRow]
 
 
+def own_folder(device: Device) -> Path:
+    """Where a probe of this machine and device keeps profile.json and choice.toml: in the user's cache folder.
+
+    Keyed by machine and device, as one home may serve many machines.
+    """
+    import platformdirs
+
+    machine = _machine_id().encode()
+    key = hashlib.sha256(b"\0".join([machine, device.driver.encode(), device.name.encode()])).hexdigest()
+    return Path(platformdirs.user_cache_path("umsh")) / f"{device.driver}-{key[:12]}"
+
+
+def own_path(device: Device) -> Path:
+    """The choice file of this machine's own probe; `import umsh` looks here."""
+    return own_folder(device) / "choice.toml"
+
+
 def encode(choice: Choice) -> str:
     """The choice as TOML text under a header that says where it came from; byte-stable."""
     import tomli_w
@@ -112,6 +134,12 @@ def _check_names(path: Path, choice: Choice) -> None:
         known = THROTTLE_LEVELS if control.pattern == "wait" else LOCK_ALGORITHMS
         if control.method not in known:
             raise unreadable(path, "choice", f"control method {control.method!r} is not known")
+
+
+def _machine_id() -> str:
+    """This machine's identity, for hashing only; its host name where the system gives no other."""
+    path = Path("/etc/machine-id")
+    return (path.read_text().strip() if path.exists() else "") or platform.node()
 
 
 def _toml() -> Any:

@@ -47,7 +47,8 @@ def test_u_test_is_symmetric_and_a_probability(first: list[float], second: list[
 
 @settings(deadline=None)
 @given(
-    st.lists(st.integers(1, 40), min_size=2, max_size=30), st.lists(st.integers(1, 40), min_size=2, max_size=30)
+    st.lists(st.integers(1, 40), min_size=2, max_size=30),
+    st.lists(st.integers(1, 40), min_size=2, max_size=30),
 )
 def test_u_test_agrees_with_scipy(first: list[int], second: list[int]) -> None:
     scipy_stats = pytest.importorskip("scipy.stats", reason="scipy is not installed here")

@@ -28,7 +28,7 @@ class Summary:
 
 
 def quantile(samples: Sequence[float], q: float) -> float:
-    """The q-quantile by linear interpolation (type 7, NumPy's default); ValueError when there is no sample."""
+    """The q-quantile by linear interpolation (NumPy's default); ValueError when there is no sample."""
     if not samples:
         raise ValueError("no samples")
     ordered = sorted(samples)
@@ -124,7 +124,7 @@ TWINS_DIFFER_MAX = 0.15  # share of groups in which the same candidate differed 
 
 
 def noise_verdict(noise: Mapping[str, float]) -> str:
-    """"" when timings can rank mechanisms, else the reason why not.
+    """Why timings cannot rank mechanisms here; the empty string when they can.
 
     Each group of interleaved candidates measures one of them twice. Twins that differ by the very test
     that ranks mechanisms mean that the machine changed faster than interleaving could cancel.
@@ -132,10 +132,10 @@ def noise_verdict(noise: Mapping[str, float]) -> str:
     groups, differ = noise.get("twins", 0.0), noise.get("twins_differ", 0.0)
     if differ >= 2 and differ > TWINS_DIFFER_MAX * groups:
         return (
-            f"in {differ:.0f} of {groups:.0f} groups the same mechanism, measured twice, differed from itself "
-            f"(at most {TWINS_DIFFER_MAX:.0%} may)"
+            f"in {differ:.0f} of {groups:.0f} groups one mechanism, measured twice, differed from itself "
+            f"(at most {TWINS_DIFFER_MAX:.0%} of them may)"
         )
     spread = noise.get("spread", 0.0)
     if spread > SPREAD_MAX:
-        return f"the typical interquartile range is {spread:.0%} of the median (at most {SPREAD_MAX:.0%} may be)"
+        return f"the typical interquartile range is {spread:.0%} of the median (limit {SPREAD_MAX:.0%})"
     return ""
