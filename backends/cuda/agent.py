@@ -24,8 +24,9 @@ from umsh.errors import NeedError, UnsupportedError
 if TYPE_CHECKING:
     from umsh.backends.cuda.device import CudaDevice
 
-WRITES = {"WA": 0, "WF": 1, "WBp": 2}
-READS = {"RA": 0, "RI": 1, "RB": 2}
+# Method and algorithm numbers of the kernels; "copy" reads and writes its own device memory plainly.
+WRITES = {"WA": 0, "WF": 1, "WBp": 2, "copy": 0}
+READS = {"RA": 0, "RI": 1, "RB": 2, "copy": 0}
 LOCKS = {"cas": 0, "ticket": 1, "peterson": 2, "delegated": 3}
 LEVELS = {"thread": 0, "block": 1, "grid": 2}
 BLOCK_THREADS = 256
@@ -44,7 +45,7 @@ class CudaAgent(Agent):
         self.launcher = launcher
 
     def methods(self) -> Mapping[str, str]:
-        return dict.fromkeys((*WRITES, *READS, "copy"), "")
+        return dict.fromkeys((*WRITES, *READS), "")
 
     def fill(self, memory: Memory, offset: int, nbytes: int, seed: int, method: str) -> Pending[None]:
         count, quads = _extent(memory, offset, nbytes)
@@ -72,12 +73,13 @@ class CudaAgent(Agent):
             )
         slot = self.launcher.slot()
         args = [(memory.device_address, POINTER), (places, U64), (stride // 4, U64), (count, U64)]
-        args += [(seed, U32), (_number(READS, method), I32), (slot.scratch, POINTER), (slot.device_view, POINTER)]
+        args += [(seed, U32), (_number(READS, method), I32)]
+        args += [(slot.scratch, POINTER), (slot.device_view, POINTER)]
         self.launcher.launch("work.cu", "umsh_gather", self._shape(count, 0), args)
         return self.launcher.pending(slot, lambda total: total & 0xFFFFFFFF)
 
     def read_passes(self, address: int, nbytes: int, passes: int) -> Pending[int]:
-        """Read nbytes (a multiple of 16) at a device address `passes` times; the sum of its words mod 2**64."""
+        """Read nbytes (a multiple of 16) at a device address `passes` times; the sum of its words."""
         slot = self.launcher.slot()
         args = [(address, POINTER), (nbytes // 16, U64), (passes, I32)]
         args += [(slot.scratch, POINTER), (slot.device_view, POINTER)]
@@ -85,7 +87,14 @@ class CudaAgent(Agent):
         return self.launcher.pending(slot, int)
 
     def steps(self, run: StepRun) -> Pending[int]:
-        raise UnsupportedError("The CUDA step interpreter is not built yet.")
+        slot = self.launcher.slot()
+        program, settings = self.launcher.tables(run.program, run.settings)
+        args = [(program, POINTER), (run.words.device_address, POINTER)]
+        args += [(run.registers.device_address, POINTER), (run.control.device_address, POINTER)]
+        args += [(run.role, U32), (run.instances, U32)]
+        args += [(settings, POINTER), (slot.device_view, POINTER)]
+        self.launcher.launch("steps.cu", "umsh_steps", (1, 1), args)
+        return self.launcher.pending(slot, int)
 
     def echo(self, words: Memory, rounds: int, first: bool) -> Pending[int]:
         slot = self.launcher.slot()
@@ -101,16 +110,18 @@ class CudaAgent(Agent):
         self.launcher.clear(slot)
         args = [(words.device_address, POINTER), (counter.device_address, POINTER), (rounds, U32)]
         args += [(_number(LOCKS, algorithm), I32), (TIMEOUT_NS, U64), (self.launcher.abort, POINTER)]
-        args += [(slot.scratch + ARRIVED_OFFSET, POINTER), (slot.scratch, POINTER), (slot.device_view, POINTER)]
+        args += [(slot.scratch + ARRIVED_OFFSET, POINTER), (slot.scratch, POINTER)]
+        args += [(slot.device_view, POINTER)]
         self.launcher.launch("control.cu", "umsh_lock_rounds", (threads, 1), args)
         return self.launcher.pending(slot, int)
 
     def poll(self, words: Memory, level: str, threads: int, rounds: int) -> Pending[int]:
-        if not 1 <= threads <= self.pollers_max(level):
+        most = self.pollers_max(level)
+        if not 1 <= threads <= most:
             raise UnsupportedError(
-                f"{threads} pollers at {level} level were asked for; this device runs {self.pollers_max(level)}.",
-                "Nothing was launched.",
-                "Ask for fewer.",
+                f"{threads} pollers at {level!r} level: this device runs at most {most} at once.",
+                "They would wait for each other without end, so none was started.",
+                f"Use 1 to {most} threads, or another level.",
             )
         slot = self.launcher.slot()
         self.launcher.clear(slot)

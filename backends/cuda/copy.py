@@ -65,7 +65,7 @@ class CopyMemory(CudaMemory):
 
 
 def copied(device: CudaDevice, kind: MemoryKind, nbytes: int) -> CopyMemory:
-    """CPU memory (pinned, or pageable for kind "copy-pageable") and device memory of the same size, zeroed."""
+    """CPU memory (pageable for kind "copy-pageable", else pinned) and as much device memory, zeroed."""
     native = driver()
     with ExitStack() as undo:
         if kind.name == "copy":

@@ -21,6 +21,7 @@ from umsh.backends.cuda.vmm import host_vmm
 from umsh.backends.driver import Device, Fact, Memory, Stream
 from umsh.backends.pages import Pages
 from umsh.errors import AdoptError, DeviceError, UnsupportedError
+from umsh.machine import MemoryInfo, check_room, group_limits, read_meminfo, usable_memory
 from umsh.mechanism import MemoryKind
 
 CAPABILITY_MIN = (7, 0)  # system-scope acquire and release, independent thread scheduling
@@ -58,7 +59,7 @@ class CudaDevice(Device):
             self.copies = CudaStream(self)
             self._whole = WholeDevice(self)
             self.gpu = CudaAgent(self, Launcher(self, ExitStack()))
-        self.cpu = CpuAgent()
+        self.cpu = CpuAgent(check_process)
 
     @contextmanager
     def current(self) -> Iterator[None]:
@@ -85,9 +86,10 @@ class CudaDevice(Device):
                 "Nothing was allocated.",
                 "Use 'registered' or, where the GPU walks host page tables, 'system'.",
             )
+        check_room(nbytes, self._host_room())
         with self.current():
             if found.pages == OWN_PAGES:
-                return kinds_of.own_pages(self, found, Pages(nbytes, pages, shared=shared), nbytes)
+                return kinds_of.OwnMemory(self, found, Pages(nbytes, pages, shared=shared))
             if found.name.startswith("copy"):
                 return copied(self, found, nbytes)
             make = {"managed": kinds_of.managed, "host-vmm": host_vmm}.get(found.name, kinds_of.pinned)
@@ -111,10 +113,9 @@ class CudaDevice(Device):
 
     def attach(self, handle: Mapping[str, Any]) -> Memory:
         check_process()
-        found = self._kind(str(handle["kind"]), str(handle["pages"]["kind"]))
+        found = self._kind(str(handle["kind"]), str(handle["pages"]))
         with self.current():
-            pages = Pages.attach(handle["pages"])
-            return kinds_of.own_pages(self, found, pages, int(handle["nbytes"]))
+            return kinds_of.OwnMemory(self, found, Pages.attach(handle))
 
     def stream(self, native: object | None = None) -> Stream:
         """The user's stream; None stands for all of the device's work, whatever stream it is on."""
@@ -125,7 +126,13 @@ class CudaDevice(Device):
         check_process()
         with self.current():
             free, total = check(driver().cuMemGetInfo(), "cuMemGetInfo")
-        return int(free), int(total), "cuMemGetInfo"
+        unified = bool(self.attributes["integrated"])
+        info = usable_memory(unified, (int(free), int(total)), read_meminfo(), group_limits())
+        return info.usable_bytes, info.total_bytes, info.source if unified else "cuMemGetInfo"
+
+    def _host_room(self) -> MemoryInfo:
+        """What the CPU's memory can still give: every kind here takes its bytes there, copies included."""
+        return usable_memory(True, None, read_meminfo(), group_limits())
 
     def clock_ns(self) -> int:
         return time.perf_counter_ns()

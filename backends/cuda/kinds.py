@@ -61,8 +61,8 @@ def _pinned(facts: Mapping[str, Fact]) -> MemoryKind:
 
 def _write_combined(facts: Mapping[str, Fact]) -> MemoryKind:
     return MemoryKind(
-        "pinned-wc", ("driver",), "WC", _gpu_policy(facts), coherence_of(facts), documented=True, inside=False,
-        absent=_missing(facts, "can_map_host_memory"),
+        "pinned-wc", ("driver",), "WC", _gpu_policy(facts), coherence_of(facts), documented=True,
+        inside=False, absent=_missing(facts, "can_map_host_memory"),
         note="CPU reads bypass its caches and are slow; for cpu->gpu only",
     )  # fmt: skip
 

@@ -7,11 +7,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import numpy as np
+
 from umsh.backends.cuda.calls import check, check_process, driver
 from umsh.backends.cuda.memory import allocate_host
 from umsh.backends.cuda.program import Program
 from umsh.backends.cuda.stream import CudaEvent, CudaStream, still_running
 from umsh.backends.driver import Pending
+from umsh.errors import NeedError
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SLOTS = 64  # launches whose results have not been read; the 65th waits for the first
 SLOT_BYTES = 128
+TABLES_BYTES = 1 << 18  # step programs and their settings
 GRID_OFFSET = 16  # of a slot's device side: umsh_total first, then umsh_grid
 LOOP_TIMEOUT_S = 5.0  # bound of one wait or lock inside our kernels
 RESULT_TIMEOUT_S = 60.0
@@ -77,8 +81,10 @@ class Launcher:
         self.stream = CudaStream(device)
         self.threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="umsh-cuda")
         address, pointer = allocate_host(undo, (SLOTS + 1) * SLOT_BYTES, write_combined=False)
-        (scratch,) = check(driver().cuMemAlloc(SLOTS * SLOT_BYTES), "cuMemAlloc of result slots")
-        check(driver().cuMemsetD8(scratch, 0, SLOTS * SLOT_BYTES), "cuMemsetD8")
+        total = SLOTS * SLOT_BYTES + TABLES_BYTES
+        (scratch,) = check(driver().cuMemAlloc(total), "cuMemAlloc of result slots")
+        check(driver().cuMemsetD8(scratch, 0, total), "cuMemsetD8")
+        self._tables = int(scratch) + SLOTS * SLOT_BYTES
         spaced = [at * SLOT_BYTES for at in range(SLOTS)]
         self._slots = [Slot(address + at, pointer + at, int(scratch) + at) for at in spaced]
         self._next = 0
@@ -111,6 +117,22 @@ class Launcher:
             check(
                 driver().cuMemsetD8Async(slot.scratch, 0, SLOT_BYTES, self.stream.native), "cuMemsetD8Async"
             )
+
+    def tables(self, program: Any, settings: Any) -> tuple[int, int]:
+        """Device addresses of a step program and its settings, copied there before the next launch."""
+        placed, at = [], self._tables
+        for table, kind in ((program, np.int32), (settings, np.uint32)):
+            data = np.ascontiguousarray(table, kind).tobytes()
+            if at + len(data) > self._tables + TABLES_BYTES:
+                raise NeedError("The step program is too long.", "Nothing was launched.", "Use fewer steps.")
+            with self._device.current():
+                # Pageable source: staged before the call returns, so `data` may go.
+                check(
+                    driver().cuMemcpyHtoDAsync(at, data, len(data), self.stream.native), "cuMemcpyHtoDAsync"
+                )
+            placed.append(at)
+            at += -(-len(data) // 256) * 256
+        return placed[0], placed[1]
 
     def launch(
         self,

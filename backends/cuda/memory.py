@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from umsh.backends.cuda.calls import LOST, check, driver, forked, name_of
 from umsh.backends.driver import Event, Memory, Stream
-from umsh.backends.pages import Pages
+from umsh.backends.pages import Pages, not_writable
 from umsh.errors import AdoptError, DeviceError, OutOfMemory, UmshError
 from umsh.mechanism import Backing, MemoryKind
 
@@ -55,13 +56,18 @@ class CudaMemory(Memory):
 
 
 def released(result: tuple[Any, ...], doing: str) -> None:
-    """Check a call that gives something back. With the driver shut down or the context lost it is gone already."""
+    """Check a call that gives something back; after a shutdown or a lost context it is gone already."""
     if int(result[0]) != DEINITIALISED and int(result[0]) not in LOST:
         check(result, doing)
 
 
 def driver_backing(nbytes: int) -> Backing:
+    """Pages that the driver chose and does not tell of."""
     return Backing("driver", 0, nbytes, 0, "driver")
+
+
+def adopted_backing(nbytes: int) -> Backing:
+    return Backing("driver", 0, nbytes, 0, "adopted")
 
 
 def allocate_host(undo: ExitStack, nbytes: int, write_combined: bool) -> tuple[int, int]:
@@ -91,7 +97,7 @@ def register(undo: ExitStack, address: int, nbytes: int, one_pointer: bool) -> i
     native = driver()
     if nbytes > REGISTER_NBYTES_MAX and not one_pointer:
         raise AdoptError(
-            f"{nbytes} bytes need more than one registration and CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM is 0.",
+            f"{nbytes} bytes take several registrations; CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM is 0.",
             "Nothing was registered.",
             f"Bind at most {REGISTER_NBYTES_MAX} bytes at a time.",
         )
@@ -135,16 +141,21 @@ def pinned(device: CudaDevice, kind: MemoryKind, nbytes: int) -> CudaMemory:
     return memory
 
 
-def own_pages(device: CudaDevice, kind: MemoryKind, pages: Pages, nbytes: int) -> CudaMemory:
+class OwnMemory(CudaMemory):
     """Our own pages: passed by address where the GPU walks them ("system"), else registered."""
-    with ExitStack() as undo:
-        undo.callback(pages.free)
-        pointer = pages.address
-        if kind.name == "registered":
-            pointer = register(undo, pages.address, nbytes, device.one_pointer)
-        memory = CudaMemory(device, kind, nbytes, pages.backing, undo.pop_all())
-    memory.place(pages.address, pointer)
-    return memory
+
+    def __init__(self, device: CudaDevice, kind: MemoryKind, pages: Pages) -> None:
+        self._pages = pages
+        with ExitStack() as undo:
+            undo.callback(pages.free)
+            pointer = pages.address
+            if kind.name == "registered":
+                pointer = register(undo, pages.address, pages.nbytes, device.one_pointer)
+            super().__init__(device, kind, pages.nbytes, pages.backing, undo.pop_all())
+        self.place(pages.address, pointer)
+
+    def share(self) -> Mapping[str, Any]:
+        return {"driver": "cuda", "kind": self.kind.name, **self._pages.share()}
 
 
 def managed(device: CudaDevice, kind: MemoryKind, nbytes: int) -> CudaMemory:
@@ -179,8 +190,29 @@ def adopt_pinned(device: CudaDevice, kind: MemoryKind, address: int, nbytes: int
                 "Nothing was bound.",
                 "Bind ordinary memory with mechanism='registered.4k:WA/RA'.",
             )
-    undo = ExitStack()
-    memory = CudaMemory(device, kind, nbytes, driver_backing(nbytes), undo)
+    memory = CudaMemory(device, kind, nbytes, adopted_backing(nbytes), ExitStack())
     memory.keep = keep
     memory.place(address, device_pointer(address))
+    return memory
+
+
+def adopt_own(device: CudaDevice, kind: MemoryKind, address: int, nbytes: int, keep: object) -> CudaMemory:
+    """Ordinary memory of the caller, registered for the GPU or passed by address; all or nothing.
+
+    Raises AdoptError: read-only, partly unmapped, registered already, or refused by the driver.
+    """
+    reason = not_writable(address, nbytes)
+    if reason:
+        raise AdoptError(
+            f"The memory cannot be shared: {reason}.",
+            "Nothing was bound.",
+            "Bind new memory and copy into it with umsh.write; map files with MAP_PRIVATE or read-write.",
+        )
+    with ExitStack() as undo:
+        pointer = address
+        if kind.name == "registered":
+            pointer = register(undo, address, nbytes, device.one_pointer)
+        memory = CudaMemory(device, kind, nbytes, adopted_backing(nbytes), undo.pop_all())
+    memory.keep = keep
+    memory.place(address, pointer)
     return memory

@@ -40,7 +40,7 @@ class Program:
 
 
 def compiled(path: Path, capability: tuple[int, int]) -> bytes:
-    """Machine code of one source file; from the cache when source, headers, options and compiler are equal."""
+    """Machine code of one source file; cached by source, headers, options and compiler version."""
     headers = _device_folder()
     target = _target(capability)
     version = "{}.{}".format(*_nvrtc_check(nvrtc().nvrtcVersion(), "nvrtcVersion"))
