@@ -35,6 +35,12 @@ def wait_event(event: Any, timeout_s: float) -> None:
         time.sleep(0 if tries < YIELDS else min(SLEEP_MAX_S, passed / 16, timeout_s - passed))
 
 
+def over(event: Any) -> bool:
+    """Whether a pyopencl event's work has ended, well or not."""
+    status: int = event.command_execution_status
+    return status <= 0
+
+
 class OpenCLEvent(Event):
     """One pyopencl event."""
 

@@ -161,7 +161,7 @@ UMSH_FUNCTION int step_wait(step_state *s, step_word p, int by_method, umsh_u32 
 
 UMSH_FUNCTION void step_store_wide(step_state *s, step_bytes p, umsh_u32 width, umsh_u32 order,
                                    umsh_u32 value) {
-    umsh_u32 v = s->base + value, half = v & 0xFFFFu;
+    umsh_u32 v = s->base + value, part = v & 0xFFFFu;
     if (width == UMSH_WIDTH_32) {
         step_store((step_word)p, v, order);
     } else if (width == UMSH_WIDTH_64) {
@@ -174,12 +174,12 @@ UMSH_FUNCTION void step_store_wide(step_state *s, step_bytes p, umsh_u32 width, 
         step_store((step_word)(p + 4), v, UMSH_ORDER_PLAIN);
     } else {
         if (order != UMSH_ORDER_SPLIT) {
-            step_store((step_word)p, half << 16 | half, order);
+            step_store((step_word)p, part << 16 | part, order);
             return;
         }
-        step_store16(p, half);
+        step_store16(p, part);
         step_pause(s, 16);
-        step_store16(p + 2, half);
+        step_store16(p + 2, part);
     }
 }
 
