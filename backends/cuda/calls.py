@@ -55,9 +55,9 @@ def initialise() -> int:
     native = driver()
     try:
         (code,) = native.cuInit(0)
-    except RuntimeError as error:  # cuda.pathfinder's DynamicLibNotFoundError
+    except RuntimeError as error:  # cuda.pathfinder found no library, or one too old to list functions
         raise DeviceError(
-            "libcuda.so.1, the NVIDIA driver library, cannot be loaded.",
+            f"libcuda.so.1, the NVIDIA driver library, cannot be loaded ({error}).",
             "There is no CUDA device here.",
             "Install the NVIDIA driver; in a container, start it with the NVIDIA runtime.",
         ) from error

@@ -22,9 +22,7 @@ def host_vmm(device: CudaDevice, kind: MemoryKind, nbytes: int) -> CudaMemory:
     asked.type = native.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
     asked.location = node
     minimum = native.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
-    (unit,) = check(
-        native.cuMemGetAllocationGranularity(asked, minimum), "cuMemGetAllocationGranularity"
-    )
+    (unit,) = check(native.cuMemGetAllocationGranularity(asked, minimum), "cuMemGetAllocationGranularity")
     size = -(-nbytes // unit) * unit
     with ExitStack() as undo:
         (handle,) = check(native.cuMemCreate(size, asked, 0), f"cuMemCreate of {size} bytes on the host")
