@@ -75,9 +75,9 @@ class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 def own_folder(device: Device) -> Path:
-    """Where a probe of this machine and device keeps profile.json and choice.toml: in the user's cache folder.
+    """Where a probe of this machine and device keeps profile.json and choice.toml.
 
-    Keyed by machine and device, as one home may serve many machines.
+    In the user's cache folder, keyed by machine and device, as one home may serve many machines.
     """
     import platformdirs
 
@@ -127,7 +127,8 @@ def _check_names(path: Path, choice: Choice) -> None:
 
     try:
         for row in choice.data:
-            Mechanism.parse(row.mechanism)
+            for name in filter(None, (row.mechanism, row.next)):
+                Mechanism.parse(name)
     except NeedError as error:
         raise unreadable(path, "choice", error.state.rstrip(".")) from error
     for control in choice.control:

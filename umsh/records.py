@@ -10,7 +10,7 @@ from umsh.errors import RecordError
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Write `data` to `path`: a temporary file in its folder, fsync, rename. An old file stays intact on failure.
+    """Write `data` to `path` by a temporary file, fsync and rename; an old file stays intact on failure.
 
     Raises RecordError (folder missing and not creatable, read-only, disk full).
     """

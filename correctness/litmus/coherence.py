@@ -5,7 +5,7 @@ from __future__ import annotations
 from umsh.correctness.language import Litmus, Mutant, delay, load, store
 
 writer = [store("word", 1, "relaxed"), store("word", 2, "relaxed")]
-reader = [load("word", "first", "relaxed"), load("word", "second", "relaxed")]
+reader = [load("word", "first", "relaxed"), delay(64), load("word", "second", "relaxed")]
 
 TEST = Litmus(
     clause="A3",
@@ -16,6 +16,6 @@ TEST = Litmus(
     ordinary=["first=0 second=0", "first=2 second=2"],
     mutants={
         "stores swapped": Mutant([[writer[1], delay(64), writer[0]], reader]),
-        "loads swapped": Mutant([writer, [reader[1], delay(64), reader[0]]]),
+        "loads swapped": Mutant([writer, reader[::-1]]),
     },
 )

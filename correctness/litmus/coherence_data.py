@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from umsh.correctness.language import Litmus, Mutant, delay, read, write
 
-reader = [read("word", "first"), read("word", "second")]
+reader = [read("word", "first"), delay(64), read("word", "second")]
 
 TEST = Litmus(
     clause="R1",
@@ -15,6 +15,6 @@ TEST = Litmus(
     ordinary=["first=0 second=0", "first=2 second=2"],
     mutants={
         "writes swapped": Mutant([[write("word", 2), delay(256), write("word", 1)], reader]),
-        "reads swapped": Mutant([[write("word", 1), write("word", 2)], [reader[1], delay(256), reader[0]]]),
+        "reads swapped": Mutant([[write("word", 1), write("word", 2)], reader[::-1]]),
     },
 )

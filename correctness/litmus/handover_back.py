@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from umsh.correctness.language import Litmus, Mutant, read, write
+from umsh.correctness.language import Litmus, Mutant, delay, read, write
 
 first = [write("word", 1)]
 second = [read("word", "there"), write("word", 2)]
@@ -16,7 +16,7 @@ TEST = Litmus(
     forbidden=["there=0", "back=0", "back=1"],
     ordinary=["there=1 back=2"],
     mutants={
-        "not awaited": Mutant([first, second, third], unordered=True),
+        "not awaited": Mutant([[delay(16384), *first], second, third], unordered=True),
         "not overwritten": Mutant([first, second[:1], third]),
         "no publish": Mutant([first, [second[0], write("word", 2, "WA")], third], "weak"),
         "no refresh": Mutant([first, second, [read("word", "back", "RA")]], "weak"),

@@ -108,9 +108,10 @@ UMSH_FUNCTION step_bytes step_at(const step_state *s, int location) {
     return s->slot + location;
 }
 
-/* Arithmetic that cannot be removed: its result is kept in the noise word. */
+/* Arithmetic that can be neither removed nor moved past other accesses: its result goes to the noise word. */
 UMSH_FUNCTION void step_pause(step_state *s, umsh_u32 turns) {
     for (umsh_u32 k = 0; k < turns; k++) s->noise = umsh_pattern(s->noise, k);
+    step_store(step_header(s, UMSH_CONTROL_NOISE, s->role), s->noise, UMSH_ORDER_PLAIN);
 }
 
 UMSH_FUNCTION int step_stopped(const step_state *s) {
@@ -317,7 +318,6 @@ UMSH_FUNCTION umsh_u32 umsh_steps_interpret(UMSH_GLOBAL const int *program, step
         }
         step_store(step_header(&s, UMSH_CONTROL_DONE, role), i + 1u, UMSH_ORDER_RELEASE);
     }
-    step_store(step_header(&s, UMSH_CONTROL_NOISE, role), s.noise, UMSH_ORDER_RELAXED);
     return instances;
 }
 #endif /* UMSH_STEPS_INTERPRETER */
