@@ -26,6 +26,7 @@ setup(
         "umsh.probe": ["*.html"],
         "umsh.backends": ["machines/*.toml", "choices/*.toml"],
         "umsh.backends.opencl": ["*.cl"],
+        "umsh.backends.cuda": ["*.cu"],
         "umsh.microbench": ["results/*/*"],
     },
     cffi_modules=["umsh/native/build.py:ffi"],
