@@ -13,7 +13,7 @@ from umsh.machine import Platform
 
 # A vendor's own driver before the general one; drivers not named here open only by name.
 DEFAULT_DRIVERS = ("cuda", "opencl")
-NOT_PLATFORMS = ("driver",)
+HELPERS = ("cpu_agent", "driver", "pages")  # the files of this folder that are no platform
 
 
 def drivers() -> tuple[str, ...]:
@@ -25,12 +25,10 @@ def drivers() -> tuple[str, ...]:
 
 def platforms() -> tuple[Platform, ...]:
     """Every platform of this install: the `PLATFORM` of each file in this folder, by name."""
-    found = []
+    found: list[Platform] = []
     for module in pkgutil.iter_modules(__path__):
-        if not module.ispkg and module.name not in NOT_PLATFORMS:
-            platform = getattr(importlib.import_module(f"{__name__}.{module.name}"), "PLATFORM", None)
-            if platform is not None:
-                found.append(platform)
+        if not module.ispkg and module.name not in HELPERS:
+            found.append(importlib.import_module(f"{__name__}.{module.name}").PLATFORM)
     return tuple(sorted(found, key=lambda platform: platform.name))
 
 

@@ -46,7 +46,7 @@ class Threads(Pending[T]):
         self._combine = combine
 
     def result(self, timeout_s: float) -> T:
-        done, left = futures.wait(self._works, timeout_s)
+        left = futures.wait(self._works, timeout_s).not_done
         if left:
             raise WaitTimeout(
                 f"{len(left)} CPU threads were still working after {timeout_s} s.",
@@ -110,7 +110,8 @@ class CpuAgent(Agent):
     ) -> Pending[int]:
         code, place, count = _number(LOCKS, algorithm), words.address, counter.address
         _check_threads(threads)
-        return self._start([lambda: lib.umsh_lock_rounds(place, count, rounds, code, 0, BOUND_NS)] * threads, sum)
+        work = lambda: lib.umsh_lock_rounds(place, count, rounds, code, 0, BOUND_NS)  # noqa: E731
+        return self._start([work] * threads, sum)
 
     def poll(self, words: Memory, level: str, threads: int, rounds: int) -> Pending[int]:
         if level != "thread":

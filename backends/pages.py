@@ -59,7 +59,9 @@ class Pages:
         """The picklable handle that attach() takes; UnsupportedError for private pages."""
         if self._fd < 0:
             raise UnsupportedError(
-                "These pages are private to the process.", "No handle was made.", "Bind the region with shared=True."
+                "These pages are private to the process.",
+                "No handle was made.",
+                "Bind the region with shared=True.",
             )
         return {
             "pid": os.getpid(),

@@ -28,7 +28,9 @@ def run(rig: Rig, subject: str, parameters: Parameters) -> Sample:
     start = rig.clock_ns()
     memory = rig.device.allocate(kind, nbytes, pages)
     bound = rig.clock_ns()
-    words = rig.device.gpu.gather(memory, WORDS_CHECKED, rig.next_seed(), 4, "RA").result(RUN_TIMEOUT_S)
+    # Of a copy the device's side is filled at the first hand-over, not at bind.
+    reader = rig.device.cpu if kind == "copy" else rig.device.gpu
+    words = reader.gather(memory, WORDS_CHECKED, rig.next_seed(), 4, "RA").result(RUN_TIMEOUT_S)
     backing = memory.backing
     freed = rig.clock_ns()
     memory.free()

@@ -11,12 +11,14 @@ from umsh.microbench.subjects import control_memories
 
 WORDS_BYTES = 4096
 THREADS = (1, 64, 256, 1024, 4096)
+THREADS_QUICK = (1, 256, 4096)
 
 
 def points(device: Device, quick: bool) -> Sequence[Parameters]:
     """Thread counts on the first memory kind fit for flags; few rounds, since waiters may outnumber cores."""
     kind = next((k.name for k, missing in control_memories(device) if not missing), "")
-    return [{"threads": n, "memory": kind, "rounds": 20 if quick else 60} for n in THREADS]
+    rounds = 20 if quick else 60
+    return [{"threads": n, "memory": kind, "rounds": rounds} for n in (THREADS_QUICK if quick else THREADS)]
 
 
 def candidates(device: Device, parameters: Parameters) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ from umsh.microbench.subjects import mechanisms
 from umsh.microbench.transfer import hand_over
 
 SIZES = (4 * KIB, 64 * KIB, 1 * MIB, 16 * MIB, 256 * MIB)
-SIZES_QUICK = (4 * KIB, 256 * KIB, 16 * MIB)
+SIZES_QUICK = (4 * KIB, 256 * KIB, 4 * MIB)
 PASSES = (1, 8)  # the second shows from how many reads on a copy to device memory wins
 
 
@@ -20,7 +20,7 @@ def points(device: Device, quick: bool) -> Sequence[Parameters]:
 
 
 def candidates(device: Device, parameters: Parameters) -> Mapping[str, str]:
-    return mechanisms(device, "cpu->gpu")
+    return mechanisms(device, "cpu->gpu", int(parameters["nbytes"]))
 
 
 def run(rig: Rig, subject: str, parameters: Parameters) -> Sample:

@@ -13,7 +13,7 @@ from umsh.microbench.transfer import hand_over
 
 
 def candidates(device: Device, parameters: Parameters) -> Mapping[str, str]:
-    return mechanisms(device, "gpu->cpu")
+    return mechanisms(device, "gpu->cpu", int(parameters["nbytes"]))
 
 
 def run(rig: Rig, subject: str, parameters: Parameters) -> Sample:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from umsh.backends.driver import Device
+from umsh.backends.driver import Device, Memory
 from umsh.microbench.definition import RUN_TIMEOUT_S, Benchmark, Parameters, Rig, Sample
 from umsh.microbench.subjects import control_memories
 
 BLOCK_BYTES = 4096
+BARE = "bare@"
 MIXES = ((1, 0), (0, 1), (1, 1), (2, 1))  # (CPU threads, GPU threads)
 
 
@@ -25,11 +26,14 @@ def candidates(device: Device, parameters: Parameters) -> Mapping[str, str]:
         if int(parameters["gpu_threads"]) > limit
         else ""
     )
-    return {
+    found = {
         f"{algorithm}@{kind.name}": absent or missing or too_many
         for kind, absent in control_memories(device)
         for algorithm, missing in device.lock_algorithms().items()
     }
+    if device.provenance == "measured" and (parameters["cpu_threads"], parameters["gpu_threads"]) == (1, 0):
+        found |= {BARE + kind.name: absent for kind, absent in control_memories(device)}
+    return found
 
 
 def run(rig: Rig, subject: str, parameters: Parameters) -> Sample:
@@ -41,8 +45,11 @@ def run(rig: Rig, subject: str, parameters: Parameters) -> Sample:
     sides = [(device.gpu, int(parameters["gpu_threads"])), (device.cpu, int(parameters["cpu_threads"]))]
     try:
         start = rig.clock_ns()
-        started = [a.lock_rounds(words, counter, rounds, algorithm, n) for a, n in sides if n]
-        done = sum(pending.result(RUN_TIMEOUT_S) for pending in started)
+        if subject.startswith(BARE):
+            done = _bare(words, counter, rounds)
+        else:
+            started = [a.lock_rounds(words, counter, rounds, algorithm, n) for a, n in sides if n]
+            done = sum(pending.result(RUN_TIMEOUT_S) for pending in started)
         ns = rig.clock_ns() - start
         counted = device.cpu.gather(counter, 1, 0, counter.nbytes, "RA").result(RUN_TIMEOUT_S)
     finally:
@@ -50,6 +57,13 @@ def run(rig: Rig, subject: str, parameters: Parameters) -> Sample:
         counter.free()
     wanted = rounds * sum(n for _, n in sides)
     return Sample({"lock_unlock": ns / wanted}, done == counted == wanted)
+
+
+def _bare(words: Memory, counter: Memory, rounds: int) -> int:
+    """The yardstick: one compare-exchange and one store in a C loop."""
+    from umsh.native import lib
+
+    return int(lib.umsh_lock_rounds_bare(words.address, counter.address, rounds))
 
 
 BENCHMARK = Benchmark(
@@ -60,5 +74,6 @@ BENCHMARK = Benchmark(
     parameters=points,
     subjects=candidates,
     run=run,
+    baselines=(BARE,),
     ranks=True,
 )

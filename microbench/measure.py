@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from umsh.errors import FileError, OutOfMemory, UnsupportedError
 from umsh.microbench.definition import Benchmark, Parameters, Rig, Sample
 from umsh.profile import SampleRecord
 
@@ -49,15 +50,17 @@ def measure(
     """
     if missing := benchmark.applies(rig.device):
         return [waived(benchmark, parameters, "all", missing)]
-    records, live = [], []
+    live: list[str] = []
+    absent: dict[str, str] = {}
     for subject, missing in benchmark.subjects(rig.device, parameters).items():
         if not missing and kept is not None and subject not in kept and not is_baseline(benchmark, subject):
             missing = "its verdict is not kept"
         if missing:
-            records.append(waived(benchmark, parameters, subject, missing))
+            absent[subject] = missing
         else:
             live.append(subject)
-    return records + _interleaved(rig, benchmark, parameters, effort, seed, live)
+    records = _interleaved(rig, benchmark, parameters, effort, seed, live, absent)
+    return records + _waived_together(benchmark, parameters, absent)
 
 
 def is_baseline(benchmark: Benchmark, subject: str) -> bool:
@@ -66,21 +69,33 @@ def is_baseline(benchmark: Benchmark, subject: str) -> bool:
 
 
 def _interleaved(
-    rig: Rig, benchmark: Benchmark, parameters: Parameters, effort: Effort, seed: int, live: Sequence[str]
+    rig: Rig,
+    benchmark: Benchmark,
+    parameters: Parameters,
+    effort: Effort,
+    seed: int,
+    live: Sequence[str],
+    absent: dict[str, str],
 ) -> list[SampleRecord]:
+    """Records of the live candidates; those that turn out not to fit this machine are added to absent."""
     # The first candidate runs twice a round where candidates are ranked: twins that differ show noise.
     places = [(subject, False) for subject in live]
     if benchmark.ranks and len(live) > 1:
         places.append((live[0], True))
-    taken: dict[tuple[str, bool], list[Sample]] = {place: [] for place in places}
     start = rig.clock_ns()
-    for subject, _ in places:  # warm-up, not kept
-        benchmark.run(rig, subject, parameters)
+    for place in list(places):  # warm-up, not kept; what does not fit this machine shows here
+        try:
+            benchmark.run(rig, place[0], parameters)
+        except (OutOfMemory, UnsupportedError, FileError) as error:
+            absent[place[0]] = error.state
+            places.remove(place)
     round_s = max(1e-9, (rig.clock_ns() - start) / 1e9)
     if round_s > effort.round_max_s:
         reason = f"one round takes {round_s:.1f} s, more than this probe's {effort.round_max_s:g} s"
-        return [waived(benchmark, parameters, subject, reason) for subject in live]
+        absent.update(dict.fromkeys(live, reason))
+        return []
     rounds = min(effort.rounds_max, max(effort.rounds_min, int(effort.budget_s / round_s)))
+    taken: dict[tuple[str, bool], list[Sample]] = {place: [] for place in places}
     order = random.Random(f"{seed} {benchmark.key} {sorted(parameters.items())}")
     with _no_collection():
         for _ in range(rounds):
@@ -88,6 +103,24 @@ def _interleaved(
             for place in places:
                 taken[place].append(benchmark.run(rig, place[0], parameters))
     return [r for place, samples in taken.items() for r in _records(benchmark, parameters, place, samples)]
+
+
+def _waived_together(
+    benchmark: Benchmark, parameters: Parameters, absent: Mapping[str, str]
+) -> list[SampleRecord]:
+    """One waived row for each missing fact, named after the first candidate that lacks it."""
+    by_fact: dict[str, list[str]] = {}
+    for subject, missing in absent.items():
+        by_fact.setdefault(missing, []).append(subject)
+    return [
+        waived(
+            benchmark,
+            parameters,
+            names[0],
+            missing + (f" (and {len(names) - 1} others)" if names[1:] else ""),
+        )
+        for missing, names in by_fact.items()
+    ]
 
 
 def _records(

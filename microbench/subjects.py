@@ -7,17 +7,21 @@ from collections.abc import Iterator
 from umsh.backends.driver import Agent, Device
 from umsh.mechanism import READ_METHODS, WRITE_METHODS, Mechanism, MemoryKind
 
-# The kernel's smallest large page on x86-64 and on aarch64 with 4 KiB pages; below it there is none to give.
+# The smallest large page of x86-64, and of aarch64 with 4 KiB pages.
 LARGE_PAGE_BYTES = 2 << 20
 
 
-def mechanisms(device: Device, direction: str) -> dict[str, str]:
-    """Mechanism name -> "" or the missing fact, simplest first; direction "cpu->gpu" or "gpu->cpu"."""
+def mechanisms(device: Device, direction: str, nbytes: int = 0) -> dict[str, str]:
+    """Mechanism name -> "" or the missing fact, in the driver's order; direction "cpu->gpu" or "gpu->cpu".
+
+    nbytes: also the page kinds that regions of this size cannot have are absent; 0 for any size.
+    """
     writer, reader = (device.cpu, device.gpu) if direction == "cpu->gpu" else (device.gpu, device.cpu)
     found: dict[str, str] = {}
     for kind, pages in memories(device):
         for write, read, missing in _methods(kind, writer, reader):
-            found[Mechanism(kind.name, pages, write, read).name] = kind.absent or missing
+            small = page_size_missing(pages, nbytes) if nbytes else ""
+            found[Mechanism(kind.name, pages, write, read).name] = kind.absent or missing or small
     return found
 
 
@@ -31,11 +35,13 @@ def memories(device: Device) -> Iterator[tuple[MemoryKind, str]]:
 def page_kinds(device: Device, nbytes: int) -> dict[str, str]:
     """Each memory.pages with its missing fact for regions of nbytes, the empty string where it can be had."""
     return {
-        f"{kind.name}.{pages}": kind.absent or _too_small(pages, nbytes) for kind, pages in memories(device)
+        f"{kind.name}.{pages}": kind.absent or page_size_missing(pages, nbytes)
+        for kind, pages in memories(device)
     }
 
 
-def _too_small(pages: str, nbytes: int) -> str:
+def page_size_missing(pages: str, nbytes: int) -> str:
+    """Why regions of nbytes cannot have this page kind, or the empty string."""
     if pages in ("thp", "hugetlb") and nbytes < LARGE_PAGE_BYTES:
         return f"regions below {LARGE_PAGE_BYTES >> 20} MiB have no large page to use"
     return ""

@@ -23,7 +23,7 @@ def points(device: Device, quick: bool) -> Sequence[Parameters]:
 
 def candidates(device: Device, parameters: Parameters) -> Mapping[str, str]:
     """Every write method with the plain read: reading is not part of what is timed."""
-    found = mechanisms(device, "cpu->gpu")
+    found = mechanisms(device, "cpu->gpu", int(parameters["nbytes"]))
     return {name: missing for name, missing in found.items() if Mechanism.parse(name).read in ("RA", "copy")}
 
 

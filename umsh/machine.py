@@ -96,7 +96,7 @@ def usable_memory(
     device: (free, total) bytes by the driver; used for a discrete device, and only for one.
     meminfo: text of /proc/meminfo. groups: every limit that applies to this process.
     On a unified device the driver's free figure counts page cache as used, so reclaimable memory
-    (MemAvailable) is followed instead, cut by the tightest group. Raises DeviceError when a figure is missing.
+    (MemAvailable) is followed instead, cut by the tightest group. DeviceError when a figure is missing.
     """
     if not unified:
         if device is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from umsh.errors import DeviceError
+
 if TYPE_CHECKING:
     from umsh.backends.opencl.device import OpenCLDevice
 
@@ -16,4 +18,10 @@ def open_device(which: int | str = 0) -> OpenCLDevice:
     from umsh.backends.opencl import runtime
     from umsh.backends.opencl.device import OpenCLDevice
 
-    return runtime.opened(int(which), OpenCLDevice)
+    if not isinstance(which, int):
+        raise DeviceError(
+            f"OpenCL devices are numbered; {which!r} is no number.",
+            "No device was opened.",
+            "Use a name such as 'opencl:0'.",
+        )
+    return runtime.opened(which, OpenCLDevice)

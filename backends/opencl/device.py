@@ -16,10 +16,17 @@ from umsh.backends.opencl.stream import OpenCLStream
 from umsh.backends.opencl.usm import usm_kinds, usm_memory
 from umsh.backends.pages import Pages, not_writable
 from umsh.errors import AdoptError, DeviceError, NeedError, UnsupportedError
-from umsh.machine import check_room, group_limits, read_meminfo, usable_memory
+from umsh.machine import (
+    MemoryInfo,
+    check_room,
+    group_limits,
+    machine_facts,
+    read_meminfo,
+    usable_memory,
+)
 from umsh.mechanism import MemoryKind
 
-OWN_PAGES = ("4k", "thp", "hugetlb")
+CHECKED_BYTES = 1 << 20  # smaller allocations cannot starve a machine, and asking takes longer than they do
 ALIGNMENT_ADOPTED = 4  # bytes; the widest single access of a flag or pattern word
 
 
@@ -80,14 +87,14 @@ class OpenCLDevice(Device):
         check_process()
         found = self._kind(kind, pages)
         if nbytes < 1:
-            raise NeedError(f"{nbytes} bytes were asked for.", "Nothing was allocated.", "Use 1 byte or more.")
+            raise NeedError(f"{nbytes} bytes were asked for.", "Nothing was allocated.", "Use 1 or more.")
         if shared and found.name != "system":
             raise UnsupportedError(
                 f"{found.name!r} memory is the OpenCL runtime's own and stays in one process.",
                 "Nothing was allocated.",
                 "Use memory kind 'system' for shared=True.",
             )
-        if pages != "hugetlb":  # those are set aside already
+        if pages != "hugetlb" and nbytes >= CHECKED_BYTES:  # huge pages are set aside already
             check_room(nbytes * (2 if found.name == "copy" else 1), self._memory_info())
         if found.name == "svm":
             return svm_memory(self, found, nbytes)
@@ -151,7 +158,7 @@ class OpenCLDevice(Device):
     def lock_algorithms(self) -> Mapping[str, str]:
         return dict.fromkeys(LOCKS, "")
 
-    def _memory_info(self) -> Any:
+    def _memory_info(self) -> MemoryInfo:
         unified = self.is_cpu or bool(self.native.host_unified_memory)
         # OpenCL tells no free figure; the size is the only one a discrete device gives.
         size = int(self.native.global_mem_size)
@@ -161,6 +168,8 @@ class OpenCLDevice(Device):
         found, missing = self._kinds.get(name), self.missing(name)
         if found is not None and not missing and pages not in found.pages:
             missing = f"no {pages!r} pages, only {', '.join(found.pages)}"
+            if pages == "hugetlb" and "4k" in found.pages:
+                missing = "no huge pages are set aside (vm.nr_hugepages is 0)"
         if missing or found is None:
             raise UnsupportedError(
                 f"Memory kind {name!r} with {pages!r} pages is not to be had on {self.name}: {missing}.",
@@ -174,6 +183,7 @@ def _kinds(native: Any, system_note: str) -> tuple[MemoryKind, ...]:
     """Every memory kind of this driver, absent ones with their missing fact."""
     import pyopencl as cl
 
+    own_pages = ("4k", "thp", "hugetlb") if machine_facts()["hugetlb_pages"] else ("4k", "thp")
     has, caps = native.svm_capabilities, cl.device_svm_capabilities
     fine, atomics = bool(has & caps.FINE_GRAIN_BUFFER), bool(has & caps.ATOMICS)
     system = bool(has & caps.FINE_GRAIN_SYSTEM)
@@ -183,10 +193,10 @@ def _kinds(native: Any, system_note: str) -> tuple[MemoryKind, ...]:
             absent="" if fine else "no CL_DEVICE_SVM_FINE_GRAIN_BUFFER",
         ),
         MemoryKind(
-            "system", OWN_PAGES, "WB", "WB", "two-way", system, system and atomics,
+            "system", own_pages, "WB", "WB", "two-way", system, system and atomics,
             absent="" if system or system_note else "no CL_DEVICE_SVM_FINE_GRAIN_SYSTEM",
             note="" if system else system_note,
         ),
         *usm_kinds(native),
-        MemoryKind("copy", OWN_PAGES, "WB", "WB", "none", True, False, note="two memories and a copy"),
+        MemoryKind("copy", own_pages, "WB", "WB", "none", True, False, note="two memories and a copy"),
     )  # fmt: skip

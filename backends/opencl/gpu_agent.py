@@ -82,11 +82,13 @@ class OpenCLAgent(Agent):
         import pyopencl as cl
 
         flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+        rows, words = (
+            np.ascontiguousarray(run.program, np.int32),
+            np.ascontiguousarray(run.settings, np.uint32),
+        )
         with calling("clCreateBuffer"):
-            program = cl.Buffer(self._device.context, flags, hostbuf=np.ascontiguousarray(run.program, np.int32))
-            settings = cl.Buffer(
-                self._device.context, flags, hostbuf=np.ascontiguousarray(run.settings, np.uint32)
-            )
+            program = cl.Buffer(self._device.context, flags, hostbuf=rows)
+            settings = cl.Buffer(self._device.context, flags, hostbuf=words)
         done = view(run.control.address, run.control.nbytes).view(np.uint32)
         return self._launcher.run(
             "umsh_steps",
@@ -114,11 +116,12 @@ class OpenCLAgent(Agent):
         polls, code = self._polls(), np.int32(_number(LOCKS, algorithm))
         return self._launcher.run(
             "umsh_lock_rounds",
-            lambda slot: (words.kernel_arg, counter.kernel_arg, np.uint32(rounds), code, slot.kernel_arg, polls),
+            lambda slot: (words.kernel_arg, counter.kernel_arg, np.uint32(rounds), code, slot.kernel_arg,
+                          polls),
             threads,
             1,
             _result,
-        )
+        )  # fmt: skip
 
     def poll(self, words: Memory, level: str, threads: int, rounds: int) -> Pending[int]:
         most = self.pollers_max(level)
@@ -131,7 +134,8 @@ class OpenCLAgent(Agent):
         if level == "kernel":
             return self._poll_kernels(words, threads, rounds)
         polls = self._polls()
-        group = threads // self._groups(threads) if level != "thread" or self._device.quirks.items_progress else 1
+        alone = level == "thread" and not self._device.quirks.items_progress
+        group = 1 if alone else threads // self._groups(threads)
         return self._launcher.run(
             f"umsh_poll_{level}",
             lambda slot: (words.kernel_arg, np.uint32(rounds), slot.kernel_arg, polls),

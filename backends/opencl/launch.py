@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -91,7 +92,9 @@ class Launcher:
         slot.event = self.enqueue(source, name, args(slot), items, group)
         return Run(self, slot, read)
 
-    def run_many(self, launches: Callable[[Slot], list[tuple[Any, ...]]], read: Callable[[Slot], T]) -> Run[T]:
+    def run_many(
+        self, launches: Callable[[Slot], list[tuple[Any, ...]]], read: Callable[[Slot], T]
+    ) -> Run[T]:
         """Launch several kernels in order, each (source, name, args, items, group), as one run."""
         slot = self._take()
         for launch in launches(slot):
@@ -147,7 +150,11 @@ class Launcher:
             check_linker(quirks)
             options = ["-cl-std=CL3.0", *quirks.build_options, "-I", str(INCLUDE)]
             text = (HERE / source).read_text(encoding="utf-8")
-            self._programs[source] = cl.Program(self._device.context, text).build(options)
+            with warnings.catch_warnings():  # Intel's compiler always says something
+                warnings.simplefilter("ignore", cl.CompilerWarning)
+                # The runtimes keep caches of their own; pyopencl's would need a writable home.
+                built = cl.Program(self._device.context, text).build(options, cache_dir=False)
+            self._programs[source] = built
         return self._programs[source]
 
     def _measure_polls_per_s(self) -> float:

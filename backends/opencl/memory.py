@@ -79,9 +79,8 @@ class SystemMemory(OpenCLMemory):
 
     def __init__(self, kind: MemoryKind, pages: Pages) -> None:
         self._pages = pages
-        super().__init__(
-            kind, pages.address, pages.nbytes, pages.backing, argument(pages.address, pages.nbytes), pages.free
-        )
+        passed = argument(pages.address, pages.nbytes)
+        super().__init__(kind, pages.address, pages.nbytes, pages.backing, passed, pages.free)
 
     def share(self) -> Mapping[str, Any]:
         return {"driver": "opencl", "kind": self.kind.name, **self._pages.share()}
@@ -102,7 +101,9 @@ class CopyMemory(OpenCLMemory):
     pages: our own, or (address, nbytes, keep) of the caller.
     """
 
-    def __init__(self, device: OpenCLDevice, kind: MemoryKind, pages: Pages | tuple[int, int, object]) -> None:
+    def __init__(
+        self, device: OpenCLDevice, kind: MemoryKind, pages: Pages | tuple[int, int, object]
+    ) -> None:
         import pyopencl as cl
 
         own = isinstance(pages, Pages)

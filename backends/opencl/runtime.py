@@ -39,9 +39,13 @@ def calling(what: str) -> Iterator[None]:
     try:
         yield
     except cl.MemoryError as error:
-        raise OutOfMemory(f"{what} failed: {error}.", "Nothing was left allocated.", "Use less memory.") from error
+        raise OutOfMemory(
+            f"{what} failed: {error}.", "Nothing was left allocated.", "Use less memory."
+        ) from error
     except cl.Error as error:
-        raise DeviceError(f"{what} failed: {error}.", "The work was not done.", "Run `umsh-probe facts`.") from error
+        raise DeviceError(
+            f"{what} failed: {error}.", "The work was not done.", "Run `umsh-probe facts`."
+        ) from error
 
 
 def missing_fact(device: Any) -> str:
@@ -67,7 +71,9 @@ def candidates() -> tuple[list[Any], dict[str, str]]:
         import pyopencl as cl
     except ImportError as error:
         raise DeviceError(
-            f"pyopencl cannot be imported: {error}.", "No OpenCL device can be used.", "pip install 'pyopencl[pocl]'"
+            f"pyopencl cannot be imported: {error}.",
+            "No OpenCL device can be used.",
+            "pip install 'pyopencl[pocl]'",
         ) from error
     _owner_pid = os.getpid()
     try:

@@ -2,37 +2,58 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from umsh.backends.driver import Event, Stream
+from umsh.backends.opencl.loader import ffi, handle, loader
 from umsh.backends.opencl.runtime import calling, check_process
-from umsh.errors import DeviceError, WaitTimeout
+from umsh.errors import DeviceError, OutOfMemory, WaitTimeout
+from umsh.native import lib
 
-YIELDS = 200  # short waits stay with sched_yield; longer ones sleep a fraction of what has passed
-SLEEP_MAX_S = 1e-3
+COMPLETE = 0  # CL_COMPLETE
+TIMEOUT_S_MAX = 1e9  # what fits into nanoseconds; longer means for ever
 
 
 def wait_event(event: Any, timeout_s: float) -> None:
-    """Block until a pyopencl event completes. WaitTimeout after timeout_s, DeviceError when it failed."""
-    import pyopencl as cl
+    """Block, without polling and the GIL released, until a pyopencl event completes.
 
-    start = time.monotonic()
-    tries = 0
-    while (status := event.command_execution_status) != cl.command_execution_status.COMPLETE:
-        if status < 0:
+    clWaitForEvents has no bound, so the runtime calls back and the waiter sleeps on that.
+    WaitTimeout after timeout_s, DeviceError when the work failed.
+    """
+    status = event.command_execution_status
+    if status > 0:
+        status = _called_back(event, timeout_s)
+    if status < 0:
+        raise DeviceError(
+            f"Device work ended with OpenCL code {status}.",
+            "Its results are not valid.",
+            "Check the kernel and its arguments.",
+        )
+
+
+def _called_back(event: Any, timeout_s: float) -> int:
+    """The status an event ends with; WaitTimeout."""
+    waiter = lib.umsh_event_new()
+    if waiter == 0:
+        raise OutOfMemory("A waiter of 12 bytes could not be allocated.", "The work goes on.", "Free memory.")
+    function = ffi.cast("void *", lib.umsh_event_callback())
+    code = loader().clSetEventCallback(handle(event), COMPLETE, function, ffi.cast("void *", waiter))
+    if code != 0:
+        lib.umsh_event_drop(waiter)  # the runtime's share: it will not call
+    try:
+        if code != 0:
             raise DeviceError(
-                f"Device work ended with OpenCL code {status}.", "Its results are not valid.", "Check the kernel."
+                f"clSetEventCallback gave {code}.", "The work cannot be waited for.", "Check the queue."
             )
-        passed = time.monotonic() - start
-        if passed >= timeout_s:
+        if lib.umsh_event_wait(waiter, int(min(timeout_s, TIMEOUT_S_MAX) * 1e9)) != 0:
             raise WaitTimeout(
                 f"Device work was still running after {timeout_s} s.",
                 "It goes on; nothing was changed.",
                 "Wait again with a longer timeout_s, or look for a kernel that polls.",
             )
-        tries += 1
-        time.sleep(0 if tries < YIELDS else min(SLEEP_MAX_S, passed / 16, timeout_s - passed))
+        return int(lib.umsh_event_status(waiter))
+    finally:
+        lib.umsh_event_drop(waiter)
 
 
 def over(event: Any) -> bool:

@@ -14,14 +14,16 @@ BOTH_WAYS = ("cpu->gpu", "gpu->cpu")
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The litmus results of one subject in one boundary, put together.
+    """The litmus results of one subject, put together.
 
-    verdict: "kept" only when every test is; else the worst. bound: the largest 3/n of its tests.
-    reason: of the test that decided. tests / runs: how many stand behind it.
+    verdict: "kept" when no test broke or lacked evidence and at least one was kept; else the worst.
+    complete: no test was absent. bound: the largest 3/n of its tests. reason: of the test that decided.
+    tests / runs: how many results and instances stand behind it.
     """
 
     verdict: str
     reason: str
+    complete: bool
     tests: int
     runs: int
     bound: float
@@ -32,17 +34,19 @@ def standing(
 ) -> Standing:
     """The standing of a subject; "unproven" when no test names it. boundary "" takes both."""
     mine = [
-        v
-        for v in verdicts
-        if v.subject == subject and boundary in ("", v.boundary) and v.direction in (*directions, "both", "")
-    ]
-    for verdict in ("broken", "unproven", "absent"):
-        for v in mine:
-            if v.verdict == verdict:
-                return Standing(verdict, f"{v.test}: {v.reason}", len(mine), sum(m.n for m in mine), v.bound)
-    if not mine:
-        return Standing("unproven", "no litmus test ran", 0, 0, 1.0)
-    return Standing("kept", "", len(mine), sum(v.n for v in mine), max(v.bound for v in mine))
+        v for v in verdicts
+        if v.subject == subject and boundary in ("", v.boundary) and v.direction in directions
+    ]  # fmt: skip
+    ran = [v for v in mine if v.verdict != "absent"]
+    runs, complete = sum(v.n for v in ran), len(ran) == len(mine)
+    for v in sorted(ran, key=lambda one: one.verdict != "broken"):
+        if v.verdict != "kept":
+            return Standing(v.verdict, f"{v.test}: {v.reason}", complete, len(ran), runs, v.bound)
+    if ran:
+        return Standing("kept", "", complete, len(ran), runs, max(v.bound for v in ran))
+    if mine:
+        return Standing("absent", mine[0].reason, False, 0, 0, 1.0)
+    return Standing("unproven", "no litmus test ran", False, 0, 0, 1.0)
 
 
 def directions_of(direction: str) -> tuple[str, ...]:
@@ -51,12 +55,16 @@ def directions_of(direction: str) -> tuple[str, ...]:
 
 
 def kept_mechanisms(profile: Profile, direction: str, boundary: str = "") -> list[Mechanism]:
-    """Mechanisms whose every test is kept in each direction the need has, simplest first."""
+    """Mechanisms kept in each way the need has, simplest first.
+
+    A test that needs an absent method proves nothing about a one-way need, where that method is never
+    used; under "both" either agent may use it, so nothing may be absent.
+    """
     found = []
     for mechanism in simplest_first(profile):
         ways = directions_of(direction)
         state = [standing(profile.verdicts, mechanism.sharing, boundary, (way,)) for way in ways]
-        if all(s.verdict == "kept" for s in state):
+        if all(s.verdict == "kept" and (s.complete or len(ways) == 1) for s in state):
             found.append(mechanism)
     return found
 

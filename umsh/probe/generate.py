@@ -36,19 +36,18 @@ def generate(profile: profiles.Profile, name: str, sha256: str) -> choices.Choic
     )
 
 
-def generate_text(path: Path, name: str) -> str:
-    """The text of the choice that the profile file at `path` proves; RecordError when it is unreadable."""
+def from_file(path: Path, name: str) -> choices.Choice:
+    """The choice that the profile file at `path` proves; RecordError when it is unreadable."""
     profile = profiles.load(path)
-    return choices.encode(generate(profile, name, hashlib.sha256(path.read_bytes()).hexdigest()))
+    return generate(profile, name, hashlib.sha256(path.read_bytes()).hexdigest())
 
 
 def shipped(root: Path) -> dict[Path, str]:
     """Choice file -> text, for every committed profile below microbench/results of a checkout."""
     found = {}
     for path in sorted((root / RESULTS).glob("*/profile.json")):
-        found[root / CHOICES / f"{path.parent.name}.toml"] = generate_text(
-            path, (RESULTS / path.parent.name / "profile.json").as_posix()
-        )
+        cited = (RESULTS / path.parent.name / path.name).as_posix()
+        found[root / CHOICES / f"{path.parent.name}.toml"] = choices.encode(from_file(path, cited))
     return found
 
 

@@ -1,0 +1,119 @@
+"""The journal of a probe in progress: finished steps, one a line, so that an interrupt loses nothing."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from umsh.errors import RecordError, UmshError
+from umsh.records import write_atomic
+
+POLL_S = 0.2
+
+
+class Journal:
+    """Finished steps of one plan; a journal of another plan or machine is started over.
+
+    heading: what must be equal for steps to count: machine, versions, seed, effort.
+    """
+
+    def __init__(self, path: Path, heading: dict[str, Any]) -> None:
+        self.path = path
+        self.done: dict[str, Any] = {}
+        head = msgspec.json.encode(heading, order="deterministic")
+        lines = _lines(path)
+        keep = bool(lines) and lines[0] == head
+        good = head + b"\n"
+        for line in lines[1:] if keep else ():
+            try:
+                entry = msgspec.json.decode(line)
+            except msgspec.DecodeError:  # the line that an interrupt or a full disk cut short
+                break
+            self.done[entry["key"]] = entry["records"]
+            good += line + b"\n"
+        write_atomic(path, good)
+        try:
+            self._file: IO[bytes] = path.open("ab")
+        except OSError as error:
+            raise _unwritable(path, error) from error
+
+    def add(self, key: str, records: Any) -> None:
+        """Write down one finished step. RecordError when the disk takes no more."""
+        self.done[key] = records
+        try:
+            self._file.write(msgspec.json.encode({"key": key, "records": records}) + b"\n")
+            self._file.flush()
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+
+    def close(self, finished: bool) -> None:
+        """Close it; a finished probe's journal is removed, because the profile holds everything."""
+        self._file.close()
+        if finished:
+            self.path.unlink(missing_ok=True)
+
+
+@contextmanager
+def exclusive(folder: Path, wait_s: float) -> Iterator[None]:
+    """Hold the only probe of this user: two at once would measure each other.
+
+    Waits up to wait_s for another one, then raises ProbeRunningError. RecordError when the folder takes
+    no file.
+    """
+    path = folder / "probe.lock"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+")
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    with file:
+        end = time.monotonic() + wait_s
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    file.seek(0)
+                    raise ProbeRunningError(file.read().strip() or "unknown") from None
+                time.sleep(min(POLL_S, max(0.01, end - time.monotonic())))
+        file.seek(0)
+        file.truncate()
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+class ProbeRunningError(UmshError):
+    """Another probe of this user is at work."""
+
+    def __init__(self, pid: str) -> None:
+        super().__init__(
+            f"Another umsh-probe (process {pid}) is measuring.",
+            "Two at once would measure each other, so this one did not start.",
+            "Let it end (--wait SECONDS waits for it), then start again.",
+        )
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        return path.read_bytes().split(b"\n")[:-1]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> RecordError:
+    return RecordError(
+        f"{path} could not be used: {error.strerror or error}.",
+        "Nothing was measured further; steps already written down are kept.",
+        "Free space or choose a writable folder (--output DIR).",
+    )

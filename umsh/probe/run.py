@@ -1,0 +1,180 @@
+"""Run a probe: facts, verdicts, samples, profile, choice; resumable, risky steps in a child process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import platformdirs
+
+from umsh import choice as choices
+from umsh import profile as profiles
+from umsh.probe import generate
+from umsh.probe.asked import Asked
+from umsh.probe.child import START_S, Child, ChildError
+from umsh.probe.evidence import noise_of
+from umsh.probe.journal import Journal, exclusive
+from umsh.probe.plan import Step, bench_steps, ended, kept_subjects, verdict_steps
+from umsh.probe.stats import noise_verdict
+from umsh.profile import Profile, SampleRecord, VerdictRecord
+
+PROFILE, CHOICE, JOURNAL = "profile.json", "choice.toml", "journal.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a probe is asked for. output: folder for its files; None is where `import umsh` looks.
+
+    benches: benchmarks to measure; None is all. verdicts: whether litmus tests run first.
+    wait_s: how long to wait for another probe to end.
+    """
+
+    device: int | str = 0
+    quick: bool = False
+    seed: int = 1
+    output: Path | None = None
+    benches: tuple[str, ...] | None = None
+    verdicts: bool = True
+    wait_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a probe stands: steps done and in all, and the estimate of the seconds left."""
+
+    say: str
+    done: int
+    total: int
+    left_s: float
+
+
+Tell = Callable[[Progress], None]
+
+
+class Clock:
+    """Estimates the time left from what steps were expected to take and what they took."""
+
+    def __init__(self) -> None:
+        self._expected = self._taken = 0.0
+
+    def took(self, step: Step, seconds: float) -> None:
+        self._expected += step.expected_s
+        self._taken += seconds
+
+    def left_s(self, steps: Iterable[Step]) -> float:
+        pace = self._taken / self._expected if self._expected > 5.0 else 1.0
+        return pace * sum(step.expected_s for step in steps)
+
+
+class Probe:
+    """One probe of one device; a context that holds the lock, the child process and the journal."""
+
+    def __init__(self, settings: Settings, tell: Tell) -> None:
+        self.settings = settings
+        self._tell = tell
+        self._clock = Clock()
+        self._stack = ExitStack()
+        self.cache = Path(platformdirs.user_cache_path("umsh"))
+
+    def __enter__(self) -> Probe:
+        with ExitStack() as stack:
+            stack.enter_context(exclusive(self.settings.output or self.cache, self.settings.wait_s))
+            self._child = stack.enter_context(Child())
+            self.asked = self._ask()
+            self.folder = self.settings.output or Path(self.asked.folder)
+            self._journal = Journal(self.folder / JOURNAL, self._heading())
+            self.finished = False
+            stack.callback(lambda: self._journal.close(self.finished))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+    @property
+    def resumed(self) -> int:
+        """Steps that an interrupted probe had finished and that count now."""
+        return len(self._journal.done)
+
+    def run(self) -> Profile:
+        """Verdicts, then samples; the profile they make. It is written by write()."""
+        ask = self.settings
+        tests = list(verdict_steps(self.asked, ask.device, ask.quick, ask.seed)) if ask.verdicts else []
+        verdicts = msgspec.convert(self._steps(tests, self._benches(None)), list[VerdictRecord])
+        kept = kept_subjects(self.asked, verdicts) if ask.verdicts else None
+        samples = msgspec.convert(self._steps(self._benches(kept), []), list[SampleRecord])
+        self._tell(Progress("writing the profile", 1, 1, 0.0))
+        return self._profile(verdicts, samples)
+
+    def write(self, profile: Profile) -> tuple[choices.Choice | None, str]:
+        """Save profile and choice. (None, reason) when the machine was too noisy: the old choice stays."""
+        path = self.folder / PROFILE
+        profiles.save(profile, path)
+        self.finished = True
+        if reason := noise_verdict(profile.noise):
+            return None, reason
+        choice = generate.from_file(path, PROFILE)
+        choices.save(choice, self.folder / CHOICE)
+        return choice, ""
+
+    def _ask(self) -> Asked:
+        request = {"do": "facts", "device": self.settings.device, "quick": self.settings.quick}
+        return msgspec.convert(self._child.ask(request, START_S), Asked)
+
+    def _heading(self) -> dict[str, Any]:
+        """What must be equal for steps of an interrupted probe to count."""
+        ask = self.settings
+        return {
+            "umsh": self.asked.umsh, "device": self.asked.device, "identity": self.asked.identity,
+            "quick": ask.quick, "seed": ask.seed, "verdicts": ask.verdicts,
+        }  # fmt: skip
+
+    def _benches(self, kept: dict[str, list[str]] | None) -> list[Step]:
+        ask = self.settings
+        steps = bench_steps(self.asked, ask.device, ask.quick, ask.seed, str(self.folder), kept)
+        return [s for s in steps if ask.benches is None or s.request["bench"] in ask.benches]
+
+    def _steps(self, steps: Sequence[Step], later: Sequence[Step]) -> list[Any]:
+        """Records of all steps; those in the journal are not done again."""
+        records: list[Any] = []
+        for place, step in enumerate(steps):
+            if step.key not in self._journal.done:
+                left = self._clock.left_s([*steps[place:], *later])
+                self._tell(Progress(step.say, place, len(steps) + len(later), left))
+                self._journal.add(step.key, self._do(step))
+            records += self._journal.done[step.key]
+        return records
+
+    def _do(self, step: Step) -> Any:
+        start = time.monotonic()
+        try:
+            return self._child.ask(step.request, step.deadline_s)
+        except ChildError as death:
+            return ended(step, str(death))
+        finally:
+            self._clock.took(step, time.monotonic() - start)
+
+    def _profile(self, verdicts: list[VerdictRecord], samples: list[SampleRecord]) -> Profile:
+        asked = self.asked
+        return Profile(
+            umsh=asked.umsh,
+            made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            provenance=asked.provenance,
+            platform=asked.platform,
+            driver=asked.driver,
+            device=asked.device,
+            quick=self.settings.quick,
+            seed=self.settings.seed,
+            identity=asked.identity,
+            facts=asked.facts,
+            mechanisms=asked.mechanisms,
+            verdicts=verdicts,
+            samples=samples,
+            noise=noise_of(samples),
+        )
