@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING
 from umsh.backends.cuda.calls import check, driver
 from umsh.backends.cuda.launch import (
     GRID_OFFSET,
-    I32,
     LOOP_TIMEOUT_S,
-    POINTER,
-    U32,
-    U64,
     KernelPending,
     Launcher,
     Slot,
@@ -50,18 +46,17 @@ class CudaAgent(Agent):
     def fill(self, memory: Memory, offset: int, nbytes: int, seed: int, method: str) -> Pending[None]:
         count, quads = _extent(memory, offset, nbytes)
         slot = self.launcher.slot()
-        args = [(memory.device_address + offset, POINTER), (count, U64), (quads, U64), (seed, U32)]
-        args.append((_number(WRITES, method), I32))
-        self.launcher.launch("work.cu", "umsh_fill", self._shape(count, quads), args)
-        return self.launcher.pending(slot, lambda _: None)
+        args = (memory.device_address + offset, count, quads, seed, _number(WRITES, method))
+        self.launcher.launch("work.cu", "umsh_fill", self._shape(count, quads), args, slot)
+        return KernelPending(slot, lambda _: None)
 
     def check(self, memory: Memory, offset: int, nbytes: int, seed: int, method: str) -> Pending[int]:
         count, quads = _extent(memory, offset, nbytes)
         slot = self.launcher.slot()
-        args = [(memory.device_address + offset, POINTER), (count, U64), (quads, U64), (seed, U32)]
-        args += [(_number(READS, method), I32), (slot.scratch, POINTER), (slot.device_view, POINTER)]
-        self.launcher.launch("work.cu", "umsh_check", self._shape(count, quads), args)
-        return self.launcher.pending(slot, int)
+        where = (memory.device_address + offset, count, quads)
+        args = (*where, seed, _number(READS, method), slot.scratch, slot.result)
+        self.launcher.launch("work.cu", "umsh_check", self._shape(count, quads), args, slot)
+        return KernelPending(slot, int)
 
     def gather(self, memory: Memory, count: int, seed: int, stride: int, method: str) -> Pending[int]:
         places = memory.nbytes // stride
@@ -72,48 +67,42 @@ class CudaAgent(Agent):
                 "Use a multiple of 4 that is at most the region's size.",
             )
         slot = self.launcher.slot()
-        args = [(memory.device_address, POINTER), (places, U64), (stride // 4, U64), (count, U64)]
-        args += [(seed, U32), (_number(READS, method), I32)]
-        args += [(slot.scratch, POINTER), (slot.device_view, POINTER)]
-        self.launcher.launch("work.cu", "umsh_gather", self._shape(count, 0), args)
-        return self.launcher.pending(slot, lambda total: total & 0xFFFFFFFF)
+        where = (memory.device_address, places, stride // 4, count)
+        args = (*where, seed, _number(READS, method), slot.scratch, slot.result)
+        self.launcher.launch("work.cu", "umsh_gather", self._shape(count, 0), args, slot)
+        return KernelPending(slot, lambda total: total & 0xFFFFFFFF)
 
     def read_passes(self, address: int, nbytes: int, passes: int) -> Pending[int]:
         """Read nbytes (a multiple of 16) at a device address `passes` times; the sum of its words."""
         slot = self.launcher.slot()
-        args = [(address, POINTER), (nbytes // 16, U64), (passes, I32)]
-        args += [(slot.scratch, POINTER), (slot.device_view, POINTER)]
-        self.launcher.launch("work.cu", "umsh_passes", self._shape(nbytes // 4, nbytes // 16), args)
-        return self.launcher.pending(slot, int)
+        args = (address, nbytes // 16, passes, slot.scratch, slot.result)
+        self.launcher.launch("work.cu", "umsh_passes", self._shape(nbytes // 4, nbytes // 16), args, slot)
+        return KernelPending(slot, int)
 
     def steps(self, run: StepRun) -> Pending[int]:
         slot = self.launcher.slot()
         program, settings = self.launcher.tables(run.program, run.settings)
-        args = [(program, POINTER), (run.words.device_address, POINTER)]
-        args += [(run.registers.device_address, POINTER), (run.control.device_address, POINTER)]
-        args += [(run.role, U32), (run.instances, U32)]
-        args += [(settings, POINTER), (slot.device_view, POINTER)]
-        self.launcher.launch("steps.cu", "umsh_steps", (1, 1), args)
-        return self.launcher.pending(slot, int)
+        where = (run.words.device_address, run.registers.device_address, run.control.device_address)
+        args = (program, *where, run.role, run.instances, settings, slot.result)
+        self.launcher.launch("steps.cu", "umsh_steps", (1, 1), args, slot)
+        return KernelPending(slot, int)
 
     def echo(self, words: Memory, rounds: int, first: bool) -> Pending[int]:
         slot = self.launcher.slot()
-        args = [(words.device_address, POINTER), (rounds, U32), (int(first), I32), (TIMEOUT_NS, U64)]
-        args += [(self.launcher.abort, POINTER), (slot.device_view, POINTER)]
-        self.launcher.launch("control.cu", "umsh_echo", (1, 1), args)
-        return self.launcher.pending(slot, int)
+        args = (words.device_address, rounds, int(first), TIMEOUT_NS, self.launcher.abort, slot.result)
+        self.launcher.launch("control.cu", "umsh_echo", (1, 1), args, slot)
+        return KernelPending(slot, int)
 
     def lock_rounds(
         self, words: Memory, counter: Memory, rounds: int, algorithm: str, threads: int
     ) -> Pending[int]:
         slot = self.launcher.slot()
         self.launcher.clear(slot)
-        args = [(words.device_address, POINTER), (counter.device_address, POINTER), (rounds, U32)]
-        args += [(_number(LOCKS, algorithm), I32), (TIMEOUT_NS, U64), (self.launcher.abort, POINTER)]
-        args += [(slot.scratch + ARRIVED_OFFSET, POINTER), (slot.scratch, POINTER)]
-        args += [(slot.device_view, POINTER)]
-        self.launcher.launch("control.cu", "umsh_lock_rounds", (threads, 1), args)
-        return self.launcher.pending(slot, int)
+        where = (words.device_address, counter.device_address, rounds, _number(LOCKS, algorithm))
+        counts = (slot.scratch + ARRIVED_OFFSET, slot.scratch, slot.result)
+        args = (*where, TIMEOUT_NS, self.launcher.abort, *counts)
+        self.launcher.launch("control.cu", "umsh_lock_rounds", (threads, 1), args, slot)
+        return KernelPending(slot, int)
 
     def poll(self, words: Memory, level: str, threads: int, rounds: int) -> Pending[int]:
         most = self.pollers_max(level)
@@ -129,21 +118,21 @@ class CudaAgent(Agent):
         if level == "kernel":
             # The driver blocks once about a thousand launches are queued: never in the caller's thread.
             return ThreadPending(self.launcher.threads.submit(self._poll_kernels, words, slot, shape, rounds))
-        args = [(words.device_address, POINTER), (rounds, U32), (LEVELS[level], I32)]
-        args += [(slot.scratch + GRID_OFFSET, POINTER), (slot.scratch + ARRIVED_OFFSET, POINTER)]
-        args += [(TIMEOUT_NS, U64), (self.launcher.abort, POINTER), (slot.device_view, POINTER)]
-        self.launcher.launch("control.cu", "umsh_poll", shape, args, cooperative=level == "grid")
-        return self.launcher.pending(slot, int)
+        counts = (slot.scratch + GRID_OFFSET, slot.scratch + ARRIVED_OFFSET)
+        args = (words.device_address, rounds, LEVELS[level], *counts)
+        args = (*args, TIMEOUT_NS, self.launcher.abort, slot.result)
+        self.launcher.launch("control.cu", "umsh_poll", shape, args, slot, cooperative=level == "grid")
+        return KernelPending(slot, int)
 
     def _poll_kernels(self, words: Memory, slot: Slot, shape: tuple[int, int], rounds: int) -> int:
         """One waiting kernel and one kernel of pollers a round; the stream orders them."""
-        launch, done = self.launcher.launch, (slot.device_view, POINTER)
+        launch, arrived = self.launcher.launch, slot.scratch + ARRIVED_OFFSET
         for number in range(1, rounds + 1):
-            gate = [(words.device_address, POINTER), (number, U32), (TIMEOUT_NS, U64)]
-            launch("control.cu", "umsh_poll_gate", (1, 1), [*gate, (self.launcher.abort, POINTER), done])
-            after = [(words.device_address, POINTER), (number, U32), (slot.scratch + ARRIVED_OFFSET, POINTER)]
-            launch("control.cu", "umsh_poll_after", shape, [*after, done])
-        pending: KernelPending[int] = self.launcher.pending(slot, int)
+            gate = (words.device_address, number, TIMEOUT_NS, self.launcher.abort, slot.result)
+            launch("control.cu", "umsh_poll_gate", (1, 1), gate)
+            after = (words.device_address, number, arrived, slot.result)
+            launch("control.cu", "umsh_poll_after", shape, after, slot)
+        pending: KernelPending[int] = KernelPending(slot, int)
         return pending.result(2 * LOOP_TIMEOUT_S + rounds * 0.01)
 
     def pollers_max(self, level: str) -> int:

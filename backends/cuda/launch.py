@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -14,7 +15,7 @@ from umsh.backends.cuda.memory import allocate_host
 from umsh.backends.cuda.program import Program
 from umsh.backends.cuda.stream import CudaEvent, CudaStream, still_running
 from umsh.backends.driver import Pending
-from umsh.errors import NeedError
+from umsh.errors import DeviceError, NeedError
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
@@ -29,33 +30,44 @@ GRID_OFFSET = 16  # of a slot's device side: umsh_total first, then umsh_grid
 LOOP_TIMEOUT_S = 5.0  # bound of one wait or lock inside our kernels
 RESULT_TIMEOUT_S = 60.0
 
-U32, U64, I32, POINTER = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int32, ctypes.c_void_p
+ARGS_MAX = 16
 
 
 class Slot:
-    """Where one launch leaves its result: `host` a 64-bit word the CPU reads, `device` zeroed scratch."""
+    """Where one launch leaves its result.
 
-    def __init__(self, host: int, device_view: int, scratch: int) -> None:
-        self.host = host
-        self.device_view = device_view
+    word: the 64-bit word the CPU reads; result: its device address. scratch: zeroed device memory.
+    uses: how many launches have had the slot.
+    """
+
+    def __init__(self, device: CudaDevice, host: int, result: int, scratch: int) -> None:
+        self.word = ctypes.c_uint64.from_address(host)
+        self.result = result
         self.scratch = scratch
-        self.event: CudaEvent | None = None
-
-    @property
-    def value(self) -> int:
-        return ctypes.c_uint64.from_address(self.host).value
+        self.event = CudaEvent(device)
+        self.uses = 0
 
 
 class KernelPending(Pending[T], Generic[T]):
-    """Work on a stream; `read` gives its result once the event has passed."""
+    """Work on a stream; `read` turns the slot's word into the result once the event has passed."""
 
-    def __init__(self, event: CudaEvent, read: Callable[[], T]) -> None:
-        self._event = event
+    def __init__(self, slot: Slot, read: Callable[[int], T]) -> None:
+        self._slot = slot
+        self._use = slot.uses
         self._read = read
 
     def result(self, timeout_s: float) -> T:
-        self._event.wait(timeout_s)
-        return self._read()
+        slot = self._slot
+        if slot.uses == self._use:
+            slot.event.wait(timeout_s)
+            value = int(slot.word.value)
+            if slot.uses == self._use:
+                return self._read(value)
+        raise DeviceError(
+            f"{SLOTS} later launches came before this result was read.",
+            "It was overwritten; the work itself was done.",
+            "Read each result before starting so many others.",
+        )
 
 
 class ThreadPending(Pending[T], Generic[T]):
@@ -86,8 +98,13 @@ class Launcher:
         check(driver().cuMemsetD8(scratch, 0, total), "cuMemsetD8")
         self._tables = int(scratch) + SLOTS * SLOT_BYTES
         spaced = [at * SLOT_BYTES for at in range(SLOTS)]
-        self._slots = [Slot(address + at, pointer + at, int(scratch) + at) for at in spaced]
+        self._slots = [Slot(device, address + at, pointer + at, int(scratch) + at) for at in spaced]
         self._next = 0
+        self._args = np.zeros(ARGS_MAX, np.uint64)
+        first = self._args.ctypes.data
+        self._places = np.arange(first, first + 8 * ARGS_MAX, 8, dtype=np.uint64)
+        self._params = int(self._places.ctypes.data)  # what cuLaunchKernel takes: where each argument is
+        self._lock = threading.Lock()  # of the argument array: the driver copies it in the call
         self._abort = address + SLOTS * SLOT_BYTES
         self.abort = pointer + SLOTS * SLOT_BYTES
         self._programs: dict[str, Program] = {}
@@ -103,12 +120,14 @@ class Launcher:
         ctypes.c_uint32.from_address(self._abort).value = 1
 
     def slot(self) -> Slot:
-        """The next result slot, its word zeroed; waits for a launch that still uses it."""
-        slot = self._slots[self._next]
-        self._next = (self._next + 1) % SLOTS
-        if slot.event is not None:
+        """The next result slot, its word zeroed; waits for the launch that used it last."""
+        with self._lock:
+            slot = self._slots[self._next]
+            self._next = (self._next + 1) % SLOTS
+        if slot.uses:
             slot.event.wait(RESULT_TIMEOUT_S)
-        ctypes.c_uint64.from_address(slot.host).value = 0
+        slot.uses += 1
+        slot.word.value = 0
         return slot
 
     def clear(self, slot: Slot) -> None:
@@ -139,22 +158,24 @@ class Launcher:
         file: str,
         name: str,
         shape: tuple[int, int],
-        args: Sequence[tuple[Any, Any]],
+        args: Sequence[int],
+        slot: Slot | None = None,
         cooperative: bool = False,
     ) -> None:
-        """Enqueue one kernel; shape is (blocks, threads of a block), args are (value, ctype)."""
+        """Enqueue one kernel and, after it, the slot's event.
+
+        shape: (blocks, threads of a block). args: pointers and integers, each at most 8 bytes; the
+        kernel takes as many low bytes of each as its parameter has.
+        """
         check_process()
         native = driver()
         function = self.program(file).function(name)
-        packed = (tuple(value for value, _ in args), tuple(kind for _, kind in args))
         blocks, threads = shape
         start = native.cuLaunchCooperativeKernel if cooperative else native.cuLaunchKernel
         extra = () if cooperative else (0,)
-        with self._device.current():
-            result = start(function, blocks, 1, 1, threads, 1, 1, 0, self.stream.native, packed, *extra)
-        check(result, f"launch of {name}")
-
-    def pending(self, slot: Slot, read: Callable[[int], T]) -> KernelPending[T]:
-        """The result of what was launched last, read from its slot."""
-        slot.event = event = self.stream.record()
-        return KernelPending(event, lambda: read(slot.value))
+        with self._lock, self._device.current():
+            self._args[: len(args)] = args
+            result = start(function, blocks, 1, 1, threads, 1, 1, 0, self.stream.native, self._params, *extra)
+            check(result, f"launch of {name}")
+            if slot is not None:
+                check(native.cuEventRecord(slot.event.native, self.stream.native), "cuEventRecord")

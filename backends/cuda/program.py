@@ -76,12 +76,12 @@ def nvrtc() -> Any:
 
 def _compile(path: Path, target: str, headers: Path) -> bytes:
     rtc = nvrtc()
+    source, name = path.read_bytes(), path.name.encode()
     (program,) = _nvrtc_check(
-        rtc.nvrtcCreateProgram(path.read_bytes(), path.name.encode(), 1, [STDINT], [b"stdint.h"]),
-        "nvrtcCreateProgram",
+        rtc.nvrtcCreateProgram(source, name, 1, [STDINT], [b"stdint.h"]), "nvrtcCreateProgram"
     )
-    options = [f"--gpu-architecture={target}", f"-I{headers}", *OPTIONS]
-    (code,) = rtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
+    options = [each.encode() for each in (f"--gpu-architecture={target}", f"-I{headers}", *OPTIONS)]
+    (code,) = rtc.nvrtcCompileProgram(program, len(options), options)
     if int(code):
         (size,) = _nvrtc_check(rtc.nvrtcGetProgramLogSize(program), "nvrtcGetProgramLogSize")
         log = b" " * size
