@@ -118,7 +118,7 @@ def _play(game: Game, n: int, enough: Callable[[Counter[str], int], bool]) -> Ta
 
 def _chunks(boundary: str, n: int) -> Iterator[int]:
     """Sizes of the chunks, STRETCH * n instances in all."""
-    size, left = (CHUNK_FIRST if boundary == "inside" else HAND_OVER), STRETCH * n
+    size, left = min(n, CHUNK_FIRST if boundary == "inside" else HAND_OVER), STRETCH * n
     while left > 0:
         yield min(size, left)
         left -= size

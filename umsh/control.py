@@ -43,6 +43,9 @@ class _Control:
         self.arg = memory.kernel_arg
         forkable(self)
 
+    def _close(self, reason: str) -> None:
+        raise NotImplementedError
+
 
 class Flag(_Control):
     """A 32-bit value that counts upwards; waiters wait until it has reached theirs (contract S1-S4).
@@ -207,28 +210,26 @@ def _check_count(what: str, count: int, least: int) -> None:
         )
 
 
-class _ClosedAddress:
-    """After fork: the address that every verb asks for raises instead."""
-
-    __slots__ = ()
-
-    @property
-    def _address(self) -> int:
-        raise closed("This flag, lock or word belongs to the parent process; this is a forked child.")
+def _parents(_: object) -> NoReturn:
+    raise closed("This flag, lock or word belongs to the parent process; this is a forked child.")
 
 
-# Same layout as the open classes, so that an open object can become one without costing verbs a check.
-class _ClosedFlag(_ClosedAddress, Flag):  # type: ignore[misc]
+# After fork an open object becomes its closed class, of the same layout: the address that every verb
+# asks for raises instead, so no verb pays for a check.
+class _ClosedFlag(Flag):
     __slots__ = ()
 
 
-class _ClosedLock(_ClosedAddress, Lock):  # type: ignore[misc]
+class _ClosedLock(Lock):
     __slots__ = ()
 
 
-class _ClosedWord(_ClosedAddress, Word):  # type: ignore[misc]
+class _ClosedWord(Word):
     __slots__ = ()
 
+
+for _class in (_ClosedFlag, _ClosedLock, _ClosedWord):
+    setattr(_class, "_address", property(_parents))
 
 wait = Flag.wait
 set = Flag.set

@@ -80,23 +80,25 @@ def _in_force(device: Device, argument: str, environment: str) -> InForce:
 
     found = platform_of(device)
     facts = facts_of(device)
-    known = (found[0], found[1]) if found else (None, "no platform file knows this device")
+    platform, evidence = found if found else (None, "no platform file knows this device")
     for origin, path in (("argument", argument), (ENVIRONMENT, environment)):
         if path:
             choice = load(Path(path))
-            _check(Path(path), choice, device, known[0])
+            _check(Path(path), choice, device, platform)
             _warn_if_stale(Path(path), choice, facts)
-            return InForce(origin, path, choice, *known, trusted=choice.provenance == device.provenance)
+            return InForce(
+                origin, path, choice, platform, evidence, trusted=choice.provenance == device.provenance
+            )
     notes: list[str] = []
     for origin, place in (
         ("own probe", own_path(device)),
-        *((SHIPPED, p) for p in _shipped(device, known[0])),
+        *((SHIPPED, p) for p in _shipped(device, platform)),
     ):
         if not place.exists():
             continue
         try:
             choice = load(place)
-            _check(place, choice, device, known[0])
+            _check(place, choice, device, platform)
         except RecordError as error:
             notes.append(f"{origin}: {error}")
             warnings.warn(UmshWarning(f"{error} The next source is used."), stacklevel=2)
@@ -108,8 +110,8 @@ def _in_force(device: Device, argument: str, environment: str) -> InForce:
             notes.append(f"{origin}: {place.name} is for driver {choice.driver_version}")
             continue
         trusted = own and choice.provenance == device.provenance
-        return InForce(origin, str(place), choice, *known, trusted=trusted, notes=tuple(notes))
-    return InForce(SAFE_DEFAULT, "", None, *known, trusted=False, notes=tuple(notes))
+        return InForce(origin, str(place), choice, platform, evidence, trusted=trusted, notes=tuple(notes))
+    return InForce(SAFE_DEFAULT, "", None, platform, evidence, trusted=False, notes=tuple(notes))
 
 
 def forget() -> None:

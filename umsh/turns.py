@@ -36,7 +36,7 @@ class Turn:
         return RegionBusy(
             f"{live} {noun} of the {self.agent} turn that began at {self.place} still live.",
             "The region was not handed over.",
-            "Delete them, or copy what you keep: numpy.array(view).",
+            "Delete them and the block's own array (`del`), or copy what you keep: numpy.array(view).",
         )
 
     def open_error(self) -> RegionBusy:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -169,7 +168,9 @@ class Loan:
         self._lent_refs = sys.getrefcount(self.lent)
 
     def close(self) -> None:
-        """End the loan: the lent object itself raises TurnError from now on."""
+        """End the loan: the lent object itself raises TurnError from now on. Idempotent."""
+        if isinstance(self.lent, ClosedArray | ClosedGpuView):
+            return
         self.held_at_end = sys.getrefcount(self.lent) - self._lent_refs
         if isinstance(self.lent, RegionArray):
             self.lent.setflags(write=False)
@@ -178,21 +179,13 @@ class Loan:
             self.lent.__class__ = ClosedGpuView
 
     def live(self) -> int:
-        """How many arrays, buffers or tensors still hold what was lent."""
+        """How many arrays, buffers or tensors still hold what was lent.
+
+        One reference to `lent` at the end of its block is its name. With more, one that is left may
+        be the name or a tensor: no one can tell, so it counts.
+        """
         views = sys.getrefcount(self.root) - self._root_refs
         held = sys.getrefcount(self.lent) - self._lent_refs
-        if held == 0:
+        if held <= 1 and self.held_at_end <= 1:
             return views
-        if held == 1 and (self.held_at_end <= 1 or _named(self.lent)):
-            return views
-        return views + max(held - 1, 1)
-
-
-def _named(lent: object) -> bool:
-    """Whether a variable of a running function still names `lent`: then its one reference is that name."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code.co_filename != __file__ and any(value is lent for value in frame.f_locals.values()):
-            return True
-        frame = frame.f_back
-    return False
+        return views + max(held - 1, min(held, 1))
