@@ -64,17 +64,17 @@ class CopyMemory(CudaMemory):
         return event
 
 
-def copied(device: CudaDevice, kind: MemoryKind, nbytes: int) -> CopyMemory:
-    """CPU memory (pageable for kind "copy-pageable", else pinned) and as much device memory, zeroed."""
+def copied(device: CudaDevice, kind: MemoryKind, nbytes: int, own_pages: bool) -> CopyMemory:
+    """CPU memory, pageable with own pages and else pinned, and as much device memory; both zeroed."""
     native = driver()
     with ExitStack() as undo:
-        if kind.name == "copy":
-            address, _ = allocate_host(undo, nbytes, write_combined=False)
-            backing = driver_backing(nbytes)
-        else:
+        if own_pages:
             pages = Pages(nbytes, "4k")
             undo.callback(pages.free)
             address, backing = pages.address, pages.backing
+        else:
+            address, _ = allocate_host(undo, nbytes, write_combined=False)
+            backing = driver_backing(nbytes)
         (pointer,) = check(native.cuMemAlloc(nbytes), f"cuMemAlloc of {nbytes} bytes")
         undo.callback(lambda: released(native.cuMemFree(pointer), "cuMemFree"))
         check(native.cuMemsetD8(pointer, 0, nbytes), "cuMemsetD8")

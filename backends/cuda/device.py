@@ -90,8 +90,8 @@ class CudaDevice(Device):
         with self.current():
             if found.pages == OWN_PAGES:
                 return kinds_of.OwnMemory(self, found, Pages(nbytes, pages, shared=shared))
-            if found.name.startswith("copy"):
-                return copied(self, found, nbytes)
+            if found.name == "copy":
+                return copied(self, found, nbytes, own_pages=pages == "4k")
             make = {"managed": kinds_of.managed, "host-vmm": host_vmm}.get(found.name, kinds_of.pinned)
             return make(self, found, nbytes)
 

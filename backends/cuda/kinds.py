@@ -24,10 +24,9 @@ def memory_kinds(facts: Mapping[str, Fact]) -> tuple[MemoryKind, ...]:
         _managed(facts),
         _host_vmm(facts),
         _write_combined(facts),
-        MemoryKind("copy", ("driver",), "WB", "WB", "none", documented=True, inside=False, note="pinned"),
         MemoryKind(
-            "copy-pageable", ("4k",), "WB", "WB", "none", documented=True, inside=False,
-            note="what frameworks do by default; the baseline",
+            "copy", ("driver", "4k"), "WB", "WB", "none", documented=True, inside=False,
+            note="pinned with 'driver' pages; pageable, as frameworks copy by default, with '4k'",
         ),
     )  # fmt: skip
 

@@ -5,7 +5,7 @@
 #include "steps.h"
 
 #define UMSH_GLOBAL
-#define UMSH_SPIN_SCALE 8u
+#define UMSH_SPIN_SCALE 1u
 #define UMSH_POLL_NS 1000u // about one load of a mapped word: turns a bound in polls into one in time
 
 // Plain is a weak access: it may be served by the L1, as a kernel's ordinary load may.

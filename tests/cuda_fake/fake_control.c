@@ -40,6 +40,16 @@ CUresult fake_call(const char *name) {
     return CUDA_SUCCESS;
 }
 
+/* As newly loaded, except that live memory stays live: objects of the test before may still free it. */
+FAKE_EXPORT void fake_reset(void) {
+    memset(functions, 0, sizeof functions);
+    memset(attributes, 0, sizeof attributes);
+    function_count = pending = 0;
+    devices = 1;
+    version = 13000;
+    fake_free_bytes = (size_t)8 << 30;
+}
+
 /* The nth next call of `name` (1 is the very next) gives `code`. */
 FAKE_EXPORT void fake_fail(const char *name, int nth, int code) {
     function *f = find(name);
