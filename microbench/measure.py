@@ -112,15 +112,11 @@ def _waived_together(
     by_fact: dict[str, list[str]] = {}
     for subject, missing in absent.items():
         by_fact.setdefault(missing, []).append(subject)
-    return [
-        waived(
-            benchmark,
-            parameters,
-            names[0],
-            missing + (f" (and {len(names) - 1} others)" if names[1:] else ""),
-        )
-        for missing, names in by_fact.items()
-    ]
+    records = []
+    for missing, names in by_fact.items():
+        others = f" (and {len(names) - 1} others)" if len(names) > 1 else ""
+        records.append(waived(benchmark, parameters, names[0], missing + others))
+    return records
 
 
 def _records(

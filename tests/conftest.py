@@ -137,7 +137,7 @@ class FakeDevice(Device):
         raise DeviceError("The owner is gone.", "Nothing was mapped.", "")
 
     def stream(self, native: object | None = None) -> Any:
-        return self.own if native is None else native
+        return native if isinstance(native, FakeStream) else self.own
 
     def memory_info(self) -> tuple[int, int, str]:
         return 1 << 30, 1 << 31, "made up"

@@ -229,7 +229,7 @@ class _ClosedWord(Word):
 
 
 for _class in (_ClosedFlag, _ClosedLock, _ClosedWord):
-    setattr(_class, "_address", property(_parents))
+    _class._address = property(_parents)  # type: ignore[assignment]
 
 wait = Flag.wait
 set = Flag.set

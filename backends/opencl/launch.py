@@ -38,6 +38,7 @@ class Slot:
         self.words: Any = view(address, SLOT_BYTES).view(np.uint32)
         self.kernel_arg = argument(address, SLOT_BYTES)
         self.event: Any = None  # of the last run that used it
+        self.uses: Any = None  # what refers to the memory of a run that is not over
 
 
 class Run(Pending[T]):
@@ -55,6 +56,7 @@ class Run(Pending[T]):
         except WaitTimeout:
             self._slot.words[STOP] = 1  # nobody waits any more, so its polls may end
             raise
+        self._slot.uses = None
         return self._read(self._slot)
 
     def __del__(self) -> None:
@@ -88,17 +90,19 @@ class Launcher:
         source: str = "work.cl",
     ) -> Run[T]:
         """Launch one kernel; `args` and `read` are given the control words of this run."""
-        slot = self._take()
-        slot.event = self.enqueue(source, name, args(slot), items, group)
-        return Run(self, slot, read)
+        return self.run_many(lambda slot: [(source, name, args(slot), items, group)], read)
 
     def run_many(
         self, launches: Callable[[Slot], list[tuple[Any, ...]]], read: Callable[[Slot], T]
     ) -> Run[T]:
         """Launch several kernels in order, each (source, name, args, items, group), as one run."""
-        slot = self._take()
-        for launch in launches(slot):
-            slot.event = self.enqueue(*launch)
+        slot = self._take(launches)
+        try:
+            for launch in launches(slot):
+                slot.event = self.enqueue(*launch)
+        except BaseException:
+            self.give_back(slot)
+            raise
         return Run(self, slot, read)
 
     def enqueue(self, source: str, name: str, args: tuple[Any, ...], items: int, group: int) -> Any:
@@ -123,17 +127,20 @@ class Launcher:
 
     def give_back(self, slot: Slot) -> None:
         """Nobody asks for this run any more; one that still polls is told to end."""
-        if not over(slot.event):
+        if slot.event is None or over(slot.event):
+            slot.uses = None
+        else:
             slot.words[STOP] = 1
         self._slots.append(slot)
 
-    def _take(self) -> Slot:
-        """A slot whose last run is over, zeroed. DeviceError when all are in use."""
+    def _take(self, uses: Any) -> Slot:
+        """A slot whose last run is over, zeroed; it keeps `uses` alive. DeviceError when all are in use."""
         with self._lock:
             for slot in self._slots:
                 if slot.event is None or over(slot.event):
                     self._slots.remove(slot)
                     slot.words[:] = 0
+                    slot.event, slot.uses = None, uses
                     return slot
         raise DeviceError(
             f"{SLOTS} runs are pending on {self._device.name}.",

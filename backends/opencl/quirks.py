@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
+import tempfile
+import warnings
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from umsh.errors import DeviceError
+from umsh.errors import DeviceError, FallbackWarning
 
 POCL = "Portable Computing Language"
 
@@ -62,3 +66,54 @@ def check_linker(quirks: Quirks) -> None:
             "It would abort this process at the first kernel, so the device was not opened.",
             "Install binutils (apt-get install binutils) or put its folder on PATH.",
         )
+
+
+def ensure_caches() -> None:
+    """Keep read-only and full cache folders from breaking OpenCL; called before its first use.
+
+    PoCL lists no device, and says nothing, when it cannot write its kernel cache: it is given a temporary
+    folder, with a warning. pyopencl cannot launch a kernel: it is told to keep no cache. DeviceError when
+    nothing can be written.
+    """
+    home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    if _refusal(home):
+        os.environ["PYOPENCL_NO_CACHE"] = "1"
+    folder = Path(os.environ.get("POCL_CACHE_DIR") or home / "pocl")
+    refused = _refusal(folder)
+    if not refused:
+        return
+    try:
+        other = tempfile.mkdtemp(prefix="umsh-pocl-")
+    except OSError as error:
+        raise DeviceError(
+            f"Neither {folder} ({refused}) nor a temporary folder ({error}) can be written.",
+            "PoCL cannot keep compiled kernels and would list no device.",
+            "Set POCL_CACHE_DIR to a writable folder.",
+        ) from error
+    atexit.register(_remove, other, os.getpid())
+    os.environ["POCL_CACHE_DIR"] = other
+    warnings.warn(
+        FallbackWarning(
+            f"PoCL's kernel cache {folder} cannot be written ({refused}). Every process compiles kernels "
+            "anew, in a temporary folder. Set POCL_CACHE_DIR to a writable folder."
+        ),
+        stacklevel=2,
+    )
+
+
+def _remove(folder: str, pid: int) -> None:
+    """At exit of the process that made it, not of its forked children."""
+    if os.getpid() == pid:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _refusal(folder: Path) -> str:
+    """Why no file can be made and written in `folder`; "" when one can."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(4096))
+            file.flush()
+    except OSError as error:
+        return str(error)
+    return ""

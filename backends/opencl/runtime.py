@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from umsh.backends.opencl.quirks import check_linker, quirks_of
+from umsh.backends.opencl.quirks import check_linker, ensure_caches, quirks_of
 from umsh.errors import DeviceError, OutOfMemory
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def candidates() -> tuple[list[Any], dict[str, str]]:
     """
     global _owner_pid
     check_process()
+    ensure_caches()
     try:
         import pyopencl as cl
     except ImportError as error:
@@ -93,6 +94,8 @@ def candidates() -> tuple[list[Any], dict[str, str]]:
         except cl.Error as error:  # DEVICE_NOT_FOUND: a platform without hardware
             reasons[where] = str(error)
             continue
+        if not found:
+            reasons[where] = "lists no device"
         for device in found:
             if reason := missing_fact(device):
                 reasons[f"{device.name} ({where})"] = reason

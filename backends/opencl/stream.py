@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from umsh.backends.driver import Event, Stream
@@ -11,7 +12,7 @@ from umsh.errors import DeviceError, OutOfMemory, WaitTimeout
 from umsh.native import lib
 
 COMPLETE = 0  # CL_COMPLETE
-TIMEOUT_S_MAX = 1e9  # what fits into nanoseconds; longer means for ever
+SLICE_S = 0.05  # Python sees an interrupt between two sleeps
 
 
 def wait_event(event: Any, timeout_s: float) -> None:
@@ -45,7 +46,10 @@ def _called_back(event: Any, timeout_s: float) -> int:
             raise DeviceError(
                 f"clSetEventCallback gave {code}.", "The work cannot be waited for.", "Check the queue."
             )
-        if lib.umsh_event_wait(waiter, int(min(timeout_s, TIMEOUT_S_MAX) * 1e9)) != 0:
+        end = time.monotonic() + timeout_s
+        while lib.umsh_event_wait(waiter, int(min(SLICE_S, end - time.monotonic()) * 1e9)) != 0:
+            if time.monotonic() < end:
+                continue
             raise WaitTimeout(
                 f"Device work was still running after {timeout_s} s.",
                 "It goes on; nothing was changed.",

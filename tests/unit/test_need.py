@@ -39,7 +39,7 @@ def test_every_need_in_range_is_accepted(fields: Any) -> None:
     ],
 )
 def test_a_need_out_of_range_names_the_field_and_value(fields: Any, named: str) -> None:
-    with pytest.raises(NeedError, match=".+") as caught:
+    with pytest.raises(NeedError) as caught:
         Need(*fields)
     assert named in str(caught.value)
 

@@ -65,9 +65,10 @@ def test_a_turn_inside_a_turn_is_refused_naming_the_open_one(
     region: umsh.Region, first: str, other: str
 ) -> None:
     """T2"""
-    with getattr(region, first)(), pytest.raises(RegionBusy, match=r"test_region\.py:\d+ is still open"):
-        with getattr(region, other)():
-            pass
+    with getattr(region, first)():
+        turn = getattr(region, other)()
+        with pytest.raises(RegionBusy, match=r"test_region\.py:\d+ is still open"):
+            turn.__enter__()
     with getattr(region, other)():
         pass
 
@@ -101,9 +102,14 @@ def test_a_turn_in_another_thread_is_refused_while_one_is_open(region: umsh.Regi
 
 def test_an_exception_in_the_block_ends_the_turn_and_publishes_what_was_written(region: umsh.Region) -> None:
     """T5"""
-    with pytest.raises(KeyError), region.on_cpu(write=True) as a:
-        a[0] = 7
-        raise KeyError("user's own")
+
+    def produce() -> None:
+        with region.on_cpu(write=True) as a:
+            a[0] = 7
+            raise KeyError("user's own")
+
+    with pytest.raises(KeyError, match="user's own"):
+        produce()
     with region.on_gpu():
         assert (gpu_bytes(region)[0] == 7).all()
     with pytest.raises(KeyError), region.on_gpu():
@@ -186,9 +192,21 @@ def test_a_region_is_a_context_that_unbinds(fake: Any) -> None:
         pass
     with pytest.raises(TurnError, match="unbound"), region.on_cpu():
         pass
-    with pytest.raises(KeyError), umsh.bind(8, "u1") as region, region.on_cpu() as a:
-        kept = a[:]  # an exception's frames may hold arrays: the memory outlives the region
-        raise KeyError
-    assert not kept.any()
+
+
+def test_an_exception_out_of_the_block_closes_the_region_and_keeps_memory_for_its_arrays(fake: Any) -> None:
+    kept = []
+
+    def use() -> None:
+        with umsh.bind(8, "u1") as region, region.on_cpu() as a:
+            kept.extend([region, a[:]])
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        use()
+    assert not kept[1].any()
+    assert not fake.freed
     with pytest.raises(TurnError):
-        umsh.read(region)
+        umsh.read(kept[0])
+    kept.clear()
+    assert len(fake.freed) == 1

@@ -74,9 +74,9 @@ def test_what_was_made_from_the_array_blocks_the_hand_over_until_it_is_gone(
     with region.on_cpu(write=True) as a:
         made = make(a)
     for _ in range(2):
+        turn = getattr(region, agent)()
         with pytest.raises(RegionBusy, match=r"1 array.* CPU turn that began at .*test_region_lent\.py:\d+"):
-            with getattr(region, agent)():
-                pass
+            turn.__enter__()
     with pytest.raises(RegionBusy):
         umsh.unbind(region)
     del made, a

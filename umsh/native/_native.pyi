@@ -41,6 +41,62 @@ class _Lib:
     UMSH_WRITE_BYPASS: int
     UMSH_READ_ALONE: int
     UMSH_READ_INVALIDATE: int
+    UMSH_STEP_STORE: int
+    UMSH_STEP_LOAD: int
+    UMSH_STEP_FENCE: int
+    UMSH_STEP_WRITE: int
+    UMSH_STEP_READ: int
+    UMSH_STEP_FILL: int
+    UMSH_STEP_CHECK: int
+    UMSH_STEP_ADD: int
+    UMSH_STEP_EXCHANGE: int
+    UMSH_STEP_CAS: int
+    UMSH_STEP_WAIT: int
+    UMSH_STEP_POLL: int
+    UMSH_STEP_LOCK: int
+    UMSH_STEP_UNLOCK: int
+    UMSH_STEP_INCREMENT: int
+    UMSH_STEP_WARM: int
+    UMSH_STEP_TRAFFIC: int
+    UMSH_STEP_RENDEZVOUS: int
+    UMSH_STEP_DELAY: int
+    UMSH_ORDER_PLAIN: int
+    UMSH_ORDER_RELAXED: int
+    UMSH_ORDER_ACQUIRE: int
+    UMSH_ORDER_RELEASE: int
+    UMSH_ORDER_ACQ_REL: int
+    UMSH_ORDER_SEQ_CST: int
+    UMSH_ORDER_SPLIT: int
+    UMSH_WIDTH_32: int
+    UMSH_WIDTH_64: int
+    UMSH_WIDTH_16_PAIR: int
+    UMSH_METHOD_WA: int
+    UMSH_METHOD_WF: int
+    UMSH_METHOD_WBP: int
+    UMSH_METHOD_RA: int
+    UMSH_METHOD_RI: int
+    UMSH_METHOD_RB: int
+    UMSH_STEP_TEST_THEN_SET: int
+    UMSH_SET_STEPS: int
+    UMSH_SET_REGISTERS: int
+    UMSH_SET_SLOTS: int
+    UMSH_SET_WORDS_SLOT: int
+    UMSH_SET_CONTROL_SLOT: int
+    UMSH_SET_BASE: int
+    UMSH_SET_SEED: int
+    UMSH_SET_SPINS: int
+    UMSH_SET_GRACE: int
+    UMSH_SET_SCRATCH: int
+    UMSH_SET_SCRATCH_LINES: int
+    UMSH_SET_COUNT: int
+    UMSH_EPOCH: int
+    UMSH_IN_CONTROL: int
+    UMSH_LINE: int
+    UMSH_CONTROL_ARRIVED: int
+    UMSH_CONTROL_DONE: int
+    UMSH_CONTROL_STOP: int
+    UMSH_CONTROL_NOISE: int
+    UMSH_CONTROL_HEADER: int
 
     def umsh_load_acquire(self, p: int, /) -> int: ...
     def umsh_store_release(self, p: int, v: int, /) -> None: ...
@@ -91,6 +147,17 @@ class _Lib:
     ) -> int: ...
     def umsh_lock_rounds_bare(self, word: int, counter: int, rounds: int, /) -> int: ...
     def umsh_poll_answer(self, words: int, rounds: int, pollers: int, timeout_ns: int, /) -> int: ...
+    def umsh_steps(
+        self,
+        program: int,
+        words: int,
+        registers: int,
+        control: int,
+        role: int,
+        instances: int,
+        settings: int,
+        /,
+    ) -> int: ...
 
 lib: _Lib
 ffi: Any

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -13,10 +12,13 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "parallel.h"
+
 #define PIECE_BYTES ((size_t)8 << 20)
-#define BOUNCE_BYTES ((size_t)1 << 20)
+#define BOUNCE_BYTES ((size_t)1 << 20) /* one for each worker */
 #define ALIGNMENT_MAX ((unsigned)64 << 10)
 #define RETRIES_MAX 1000
+#define RESIDENT_PAGES 16384 /* looked at by one call */
 
 #ifndef STATX_DIOALIGN
 #define STATX_DIOALIGN 0x2000U /* Linux 6.1 */
@@ -25,11 +27,16 @@
 #define RAMFS_MAGIC 0x858458f6
 #define HUGETLBFS_MAGIC 0x958458f6
 
+/* One read, shared by its workers. */
 typedef struct {
     int fd;        /* the caller's */
     int fd_direct; /* the same file opened with O_DIRECT, or -1 */
-    int in_place;  /* direct reads may target the destination itself */
-    char *bounce;
+    int refusal;   /* errno of a direct read that was refused for good, or 0 */
+    int bounce_only;
+    uint64_t offset; /* of the first byte wanted, rounded down to `alignment` */
+    size_t skip;     /* bytes between `offset` and the first one wanted */
+    uintptr_t dst;   /* where the first byte wanted goes */
+    char *bounce;    /* UMSH_WORKERS_MAX aligned buffers */
     umsh_file_report *report;
 } reader;
 
@@ -44,13 +51,6 @@ static ssize_t read_at(int fd, void *buffer, size_t n, uint64_t offset) {
 }
 
 static int refused(ssize_t got) { return got == -EINVAL || got == -EFAULT || got == -EOPNOTSUPP; }
-
-static void give_up_direct(reader *r, int error) {
-    if (r->fd_direct >= 0) close(r->fd_direct);
-    r->fd_direct = -1;
-    r->report->direct = 0;
-    r->report->fallback_errno = error;
-}
 
 /* struct statx of this C library may end before stx_dio_*: read them at their fixed offsets (linux/stat.h). */
 static int ask_alignment(int fd, unsigned *memory, unsigned *offset) {
@@ -68,7 +68,7 @@ static int probe_alignment(reader *r, unsigned *alignment) {
     ssize_t got = -EINVAL;
     for (unsigned a = 512; a <= ALIGNMENT_MAX && got == -EINVAL; a *= 2) {
         *alignment = a;
-        got = read_at(r->fd_direct, r->bounce + a, a, a);
+        got = read_at(r->fd_direct, r->bounce + a, a, 0);
     }
     return got < 0 ? (int)got : 0;
 }
@@ -80,76 +80,66 @@ static int in_memory_file_system(int fd) {
            (uint32_t)s.f_type == HUGETLBFS_MAGIC;
 }
 
-/* Open the caller's file once more for direct reads and find its alignment; on refusal note the reason. */
-static void open_direct(reader *r) {
+/* Open the caller's file once more for direct reads and find its alignment; 0 or the errno of the refusal. */
+static int open_direct(reader *r) {
     umsh_file_report *report = r->report;
     char path[64];
     int e;
-    r->fd_direct = -1;
-    if (in_memory_file_system(r->fd)) {
-        give_up_direct(r, EOPNOTSUPP); /* the file is page cache: some accept O_DIRECT and copy all the same */
-        return;
-    }
+    if (in_memory_file_system(r->fd)) return EOPNOTSUPP; /* all page cache, even where O_DIRECT is accepted */
     snprintf(path, sizeof path, "/proc/self/fd/%d", r->fd);
     r->fd_direct = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
-    if (r->fd_direct < 0) {
-        give_up_direct(r, errno);
-        return;
-    }
+    if (r->fd_direct < 0) return errno;
     e = ask_alignment(r->fd, &report->memory_alignment, &report->alignment);
-    if (e == 0 && report->alignment == 0) e = -EINVAL; /* the file system says: not for this file */
-    else if (e != 0) {
+    if (e != 0) {
         e = probe_alignment(r, &report->alignment);
         report->memory_alignment = report->alignment;
+    } else if (report->alignment == 0) {
+        e = -EINVAL; /* the file system's way to say: not for this file */
     }
-    if (e == 0 && (report->alignment > ALIGNMENT_MAX || report->memory_alignment > ALIGNMENT_MAX)) e = -EINVAL;
-    if (e != 0) give_up_direct(r, -e);
-    report->direct = r->fd_direct >= 0;
+    if (report->memory_alignment == 0) report->memory_alignment = report->alignment;
+    if (report->alignment > ALIGNMENT_MAX || report->memory_alignment > ALIGNMENT_MAX) e = -EINVAL;
+    if (e != 0) report->alignment = report->memory_alignment = 0;
+    return -e;
 }
 
 /* One direct read at `offset`, in place where everything is aligned, else through the bounce buffer. When the
  * destination becomes aligned at the next block, only that block is bounced. Bytes delivered, 0 at the end of
  * the file, or -errno. */
-static ssize_t read_direct(reader *r, uint64_t offset, uintptr_t dst, size_t n) {
-    size_t unit = r->report->alignment, memory = r->report->memory_alignment ? r->report->memory_alignment : 1;
+static ssize_t read_direct(reader *r, char *bounce, uint64_t offset, uintptr_t dst, size_t n) {
+    size_t unit = r->report->alignment, memory = r->report->memory_alignment;
     size_t head = offset & (unit - 1), whole = n & ~(unit - 1), span;
+    int bounce_only = __atomic_load_n(&r->bounce_only, __ATOMIC_RELAXED);
     ssize_t got;
-    if (head == 0 && whole > 0 && r->in_place && dst % memory == 0) {
-        got = read_at(r->fd_direct, (void *)dst, whole < PIECE_BYTES ? whole : PIECE_BYTES, offset);
-        if (!refused(got)) return got;
-        r->in_place = 0;
-        r->report->fallback_errno = (int)-got;
-        if (got == -EFAULT) return got; /* a bad address must stay an error, not become a fault in memcpy */
+    if (head == 0 && whole > 0 && !bounce_only && (dst & (memory - 1)) == 0) {
+        got = read_at(r->fd_direct, (void *)dst, whole, offset);
+        if (!refused(got) || got == -EFAULT) return got; /* EFAULT: memcpy could not write there either */
+        __atomic_store_n(&r->bounce_only, 1, __ATOMIC_RELAXED);
+        bounce_only = 1;
     }
     span = (head + n + unit - 1) & ~(unit - 1);
     if (span > BOUNCE_BYTES) span = BOUNCE_BYTES;
-    if (r->in_place && n > BOUNCE_BYTES && head && (dst + unit - head) % memory == 0) span = unit;
-    got = read_at(r->fd_direct, r->bounce, span, offset - head);
+    if (!bounce_only && n > BOUNCE_BYTES && head && ((dst + unit - head) & (memory - 1)) == 0) span = unit;
+    got = read_at(r->fd_direct, bounce, span, offset - head);
     if (got < 0) return got;
-    if ((size_t)got <= head) return 0;
-    got -= (ssize_t)head;
-    if ((size_t)got > n) got = (ssize_t)n;
-    memcpy((void *)dst, r->bounce + head, (size_t)got);
-    r->report->nbytes_bounced += (size_t)got;
+    got = (size_t)got > head + n ? (ssize_t)n : got - (ssize_t)head;
+    if (got <= 0) return 0;
+    memcpy((void *)dst, bounce + head, (size_t)got);
+    __atomic_fetch_add(&r->report->nbytes_bounced, (size_t)got, __ATOMIC_RELAXED);
     return got;
 }
 
-static int read_all(reader *r, uint64_t offset, uintptr_t dst, size_t n) {
+static int read_range(reader *r, char *bounce, uint64_t offset, uintptr_t dst, size_t n) {
     while (n > 0) {
-        ssize_t got;
-        if (r->fd_direct >= 0) {
-            got = read_direct(r, offset, dst, n);
-            if (refused(got)) {
-                give_up_direct(r, (int)-got);
-                continue;
-            }
-            if (got > 0) r->report->nbytes_direct += (size_t)got;
-        } else {
-            got = read_at(r->fd, (void *)dst, n < PIECE_BYTES ? n : PIECE_BYTES, offset);
-            if (got > 0) r->report->nbytes_buffered += (size_t)got;
+        int direct = __atomic_load_n(&r->refusal, __ATOMIC_RELAXED) == 0;
+        ssize_t got = direct ? read_direct(r, bounce, offset, dst, n) : read_at(r->fd, (void *)dst, n, offset);
+        if (direct && refused(got)) {
+            __atomic_store_n(&r->refusal, (int)-got, __ATOMIC_RELAXED);
+            continue;
         }
         if (got < 0) return (int)got;
         if (got == 0) return UMSH_FILE_CHANGED; /* it was long enough when we began */
+        __atomic_fetch_add(direct ? &r->report->nbytes_direct : &r->report->nbytes_buffered, (size_t)got,
+                           __ATOMIC_RELAXED);
         offset += (uint64_t)got;
         dst += (uintptr_t)got;
         n -= (size_t)got;
@@ -157,44 +147,64 @@ static int read_all(reader *r, uint64_t offset, uintptr_t dst, size_t n) {
     return 0;
 }
 
+/* `at` counts from the aligned start, so that only the first part has an unaligned head. */
+static int read_part(void *context, int worker, size_t at, size_t n) {
+    reader *r = context;
+    char *bounce = r->bounce + (size_t)worker * BOUNCE_BYTES;
+    size_t head = at == 0 ? r->skip : 0;
+    return read_range(r, bounce, r->offset + at + head, r->dst + (at + head - r->skip), n - head);
+}
+
+static int read_open(reader *r, uint64_t offset, size_t n) {
+    size_t bounce_bytes = UMSH_WORKERS_MAX * BOUNCE_BYTES;
+    int result;
+    r->bounce = mmap(NULL, bounce_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (r->bounce == MAP_FAILED) return -errno;
+    r->refusal = open_direct(r);
+    r->skip = r->report->alignment ? offset & (r->report->alignment - 1) : 0;
+    r->offset = offset - r->skip;
+    result = umsh_parallel(read_part, r, r->skip + n, PIECE_BYTES, UMSH_WORKERS_MAX - 1, 0);
+    r->report->fallback_errno = r->refusal;
+    r->report->direct = r->refusal == 0;
+    if (r->fd_direct >= 0) close(r->fd_direct);
+    munmap(r->bounce, bounce_bytes);
+    return result;
+}
+
 /* Read [offset, offset + n) of a regular file to dst. 0, UMSH_FILE_SHORT, UMSH_FILE_CHANGED, or -errno. The file
  * position of fd is not used; bytes outside [dst, dst + n) are not touched. */
 int umsh_file_read(int fd, uint64_t offset, uintptr_t dst, size_t n, umsh_file_report *report) {
-    reader r = {.fd = fd, .fd_direct = -1, .in_place = 1, .report = report};
+    reader r = {.fd = fd, .fd_direct = -1, .dst = dst, .report = report};
     struct stat before, after;
     int result;
     memset(report, 0, sizeof *report);
     if (fstat(fd, &before) != 0) return -errno;
-    if (!S_ISREG(before.st_mode)) return S_ISDIR(before.st_mode) ? -EISDIR : -EINVAL;
+    if (S_ISDIR(before.st_mode)) return -EISDIR;
+    if (!S_ISREG(before.st_mode)) return -EINVAL;
     report->file_bytes = (uint64_t)before.st_size;
     if (offset > report->file_bytes || n > report->file_bytes - offset) return UMSH_FILE_SHORT;
     if (n == 0) return 0;
-    r.bounce = mmap(NULL, BOUNCE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (r.bounce == MAP_FAILED) return -errno;
-    open_direct(&r);
-    result = read_all(&r, offset, dst, n);
-    if (result == 0 && (fstat(fd, &after) != 0 || after.st_size != before.st_size)) result = UMSH_FILE_CHANGED;
-    if (r.fd_direct >= 0) close(r.fd_direct);
-    munmap(r.bounce, BOUNCE_BYTES);
-    return result;
+    result = read_open(&r, offset, n);
+    if (result == 0 && fstat(fd, &after) != 0) return -errno;
+    return result == 0 && after.st_size != before.st_size ? UMSH_FILE_CHANGED : result;
 }
 
-/* Bytes of [offset, offset + n) in the page cache, or -errno. */
+/* Bytes of [offset, offset + n) in the page cache, in whole pages, or -errno. */
 int64_t umsh_file_resident(int fd, uint64_t offset, uint64_t n) {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), pages;
-    uint64_t start = offset & ~(uint64_t)(page - 1);
+    unsigned char seen[RESIDENT_PAGES];
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), at = offset & ~(page - 1), end = offset + n;
     int64_t resident = 0;
-    unsigned char *seen;
-    void *p;
-    if (n == 0) return 0;
-    pages = (size_t)((offset + n - start + page - 1) / page);
-    p = mmap(NULL, pages * page, PROT_READ, MAP_SHARED, fd, (off_t)start);
-    if (p == MAP_FAILED) return -errno;
-    seen = malloc(pages);
-    if (!seen || mincore(p, pages * page, seen) != 0) resident = seen ? -errno : -ENOMEM;
-    for (size_t i = 0; resident >= 0 && i < pages; i++)
-        if (seen[i] & 1) resident += (int64_t)page;
-    free(seen);
-    munmap(p, pages * page);
+    while (at < end) {
+        size_t window = end - at < RESIDENT_PAGES * page ? (size_t)(end - at) : (size_t)(RESIDENT_PAGES * page);
+        void *p = mmap(NULL, window, PROT_READ, MAP_SHARED, fd, (off_t)at);
+        int error = 0;
+        if (p == MAP_FAILED) return -errno;
+        if (mincore(p, window, seen) != 0) error = errno;
+        munmap(p, window);
+        if (error) return -error;
+        for (uint64_t i = 0; i * page < window; i++)
+            if (seen[i] & 1) resident += (int64_t)page;
+        at += window;
+    }
     return resident;
 }

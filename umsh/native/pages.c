@@ -11,14 +11,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
-#endif
+#include "prefault.h"
+
 #ifndef MFD_HUGETLB
 #define MFD_HUGETLB 4U
 #endif
 #define HUGE_SHIFT 26 /* MAP_HUGE_SHIFT and MFD_HUGE_SHIFT */
-#define RETRIES_MAX 16
 
 static size_t huge_page_bytes;
 
@@ -73,19 +71,6 @@ static void *map_aligned(size_t nbytes, int flags, int fd) {
     return mapped;
 }
 
-/* Touch every page of [p, p + nbytes) as a write, whatever the kernel. */
-static int populate(char *p, size_t nbytes) {
-    for (int i = 0; i < RETRIES_MAX; i++) {
-        if (madvise(p, nbytes, MADV_POPULATE_WRITE) == 0) return 0;
-        if (errno == EINVAL) {
-            memset(p, 0, nbytes);
-            return 0;
-        }
-        if (errno != EAGAIN && errno != EINTR) break;
-    }
-    return -errno;
-}
-
 static int map_fd(umsh_mapping *m, int flags, int fd, int prefault) {
     int huge = m->huge_bytes_possible != 0, r = 0;
     void *p;
@@ -99,7 +84,7 @@ static int map_fd(umsh_mapping *m, int flags, int fd, int prefault) {
     if (m->requested == UMSH_PAGES_THP && huge) madvise(p, m->nbytes_mapped, MADV_HUGEPAGE);
     if (m->requested == UMSH_PAGES_4K && m->nbytes_mapped >= huge_page_bytes)
         madvise(p, m->nbytes_mapped, MADV_NOHUGEPAGE);
-    if (prefault) r = populate(p, m->nbytes_mapped);
+    if (prefault) r = umsh_prefault(p, m->nbytes_mapped, huge_page_bytes);
     if (r != 0) umsh_pages_unmap(m);
     return r;
 }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,15 +21,16 @@ POLL_S = 0.2
 
 
 class Journal:
-    """Finished steps of one plan; a journal of another plan or machine is started over.
+    """Finished steps of one plan, in a file of its own.
 
-    heading: what must be equal for steps to count: machine, versions, seed, effort.
+    heading: what must be equal for steps to count: purpose, machine, versions, seed, effort.
     """
 
-    def __init__(self, path: Path, heading: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, heading: dict[str, Any]) -> None:
+        head = msgspec.json.encode(heading, order="deterministic")
+        path = folder / f"journal-{hashlib.sha256(head).hexdigest()[:12]}.jsonl"
         self.path = path
         self.done: dict[str, Any] = {}
-        head = msgspec.json.encode(heading, order="deterministic")
         lines = _lines(path)
         keep = bool(lines) and lines[0] == head
         good = head + b"\n"
@@ -61,19 +64,17 @@ class Journal:
 
 
 @contextmanager
-def exclusive(folder: Path, wait_s: float) -> Iterator[None]:
-    """Hold the only probe of this user: two at once would measure each other.
+def exclusive(wait_s: float) -> Iterator[None]:
+    """Be the only probe of this user on this machine: two at once would measure each other.
 
-    Waits up to wait_s for another one, then raises ProbeRunningError. RecordError when the folder takes
-    no file.
+    Waits up to wait_s for another one, then raises ProbeRunningError.
     """
-    path = folder / "probe.lock"
+    path = Path(tempfile.gettempdir()) / f"umsh-probe-{os.getuid()}.lock"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+")
+        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise _unwritable(path, error) from error
-    with file:
+    with os.fdopen(number, "r+") as file:
         end = time.monotonic() + wait_s
         while True:
             try:
@@ -81,10 +82,8 @@ def exclusive(folder: Path, wait_s: float) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() >= end:
-                    file.seek(0)
                     raise ProbeRunningError(file.read().strip() or "unknown") from None
                 time.sleep(min(POLL_S, max(0.01, end - time.monotonic())))
-        file.seek(0)
         file.truncate()
         file.write(str(os.getpid()))
         file.flush()

@@ -11,20 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import platformdirs
 
 from umsh import choice as choices
 from umsh import profile as profiles
+from umsh.errors import DeviceError
 from umsh.probe import generate
 from umsh.probe.asked import Asked
 from umsh.probe.child import START_S, Child, ChildError
 from umsh.probe.evidence import noise_of
+from umsh.probe.force import Force
 from umsh.probe.journal import Journal, exclusive
 from umsh.probe.plan import Step, bench_steps, ended, kept_subjects, verdict_steps
 from umsh.probe.stats import noise_verdict
 from umsh.profile import Profile, SampleRecord, VerdictRecord
 
-PROFILE, CHOICE, JOURNAL = "profile.json", "choice.toml", "journal.jsonl"
+PROFILE, CHOICE = "profile.json", "choice.toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,8 @@ class Settings:
     """What a probe is asked for. output: folder for its files; None is where `import umsh` looks.
 
     benches: benchmarks to measure; None is all. verdicts: whether litmus tests run first.
-    wait_s: how long to wait for another probe to end.
+    wait_s: how long to wait for another probe to end. purpose: an interrupted probe is resumed by one of
+    the same purpose.
     """
 
     device: int | str = 0
@@ -42,6 +44,7 @@ class Settings:
     benches: tuple[str, ...] | None = None
     verdicts: bool = True
     wait_s: float = 0.0
+    purpose: str = "probe"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,32 @@ class Clock:
         return pace * sum(step.expected_s for step in steps)
 
 
+def ask(settings: Settings, child: Child) -> Asked:
+    """The device's facts, asked in a child process: opening a device may end the process that does it."""
+    request = {"do": "facts", "device": settings.device, "quick": settings.quick}
+    try:
+        return msgspec.convert(child.ask(request, START_S), Asked)
+    except ChildError as death:
+        raise _unopened(settings.device, death) from death
+
+
+def force(settings: Settings) -> Force:
+    """What is in force on the device now, asked in a process that has not read a choice yet."""
+    with Child() as child:
+        try:
+            return msgspec.convert(child.ask({"do": "force", "device": settings.device}, START_S), Force)
+        except ChildError as death:
+            raise _unopened(settings.device, death) from death
+
+
+def _unopened(device: int | str, death: ChildError) -> DeviceError:
+    return DeviceError(
+        f"Opening device {device} ended the process that tried: {death}.",
+        "No device can be used.",
+        "Look at the message; a broken driver installation is the usual cause.",
+    )
+
+
 class Probe:
     """One probe of one device; a context that holds the lock, the child process and the journal."""
 
@@ -80,16 +109,15 @@ class Probe:
         self._tell = tell
         self._clock = Clock()
         self._stack = ExitStack()
-        self.cache = Path(platformdirs.user_cache_path("umsh"))
+        self.finished = False
 
     def __enter__(self) -> Probe:
         with ExitStack() as stack:
-            stack.enter_context(exclusive(self.settings.output or self.cache, self.settings.wait_s))
+            stack.enter_context(exclusive(self.settings.wait_s))
             self._child = stack.enter_context(Child())
-            self.asked = self._ask()
+            self.asked = ask(self.settings, self._child)
             self.folder = self.settings.output or Path(self.asked.folder)
-            self._journal = Journal(self.folder / JOURNAL, self._heading())
-            self.finished = False
+            self._journal = Journal(self.folder, self._heading())
             stack.callback(lambda: self._journal.close(self.finished))
             self._stack = stack.pop_all()
         return self
@@ -98,18 +126,21 @@ class Probe:
         self._stack.close()
 
     @property
+    def expected_s(self) -> float:
+        """About how long the steps that are left should take."""
+        steps = [*self._tests(), *self._benches(None)]
+        return self._clock.left_s(step for step in steps if step.key not in self._journal.done)
+
+    @property
     def resumed(self) -> int:
         """Steps that an interrupted probe had finished and that count now."""
         return len(self._journal.done)
 
     def run(self) -> Profile:
         """Verdicts, then samples; the profile they make. It is written by write()."""
-        ask = self.settings
-        tests = list(verdict_steps(self.asked, ask.device, ask.quick, ask.seed)) if ask.verdicts else []
-        verdicts = msgspec.convert(self._steps(tests, self._benches(None)), list[VerdictRecord])
-        kept = kept_subjects(self.asked, verdicts) if ask.verdicts else None
+        verdicts = msgspec.convert(self._steps(self._tests(), self._benches(None)), list[VerdictRecord])
+        kept = kept_subjects(self.asked, verdicts) if self.settings.verdicts else None
         samples = msgspec.convert(self._steps(self._benches(kept), []), list[SampleRecord])
-        self._tell(Progress("writing the profile", 1, 1, 0.0))
         return self._profile(verdicts, samples)
 
     def write(self, profile: Profile) -> tuple[choices.Choice | None, str]:
@@ -123,17 +154,26 @@ class Probe:
         choices.save(choice, self.folder / CHOICE)
         return choice, ""
 
-    def _ask(self) -> Asked:
-        request = {"do": "facts", "device": self.settings.device, "quick": self.settings.quick}
-        return msgspec.convert(self._child.ask(request, START_S), Asked)
+    def verify(self, force: Force) -> list[VerdictRecord]:
+        """Litmus results, anew, of everything that is in force."""
+        data = {(sharing, way) for sharing, way, _ in force.data}
+        litmus = [one for one in self.asked.litmus if one[1] in force.control or one[1:] in data]
+        asked = msgspec.structs.replace(self.asked, litmus=litmus)
+        return msgspec.convert(self._steps(self._tests(asked), []), list[VerdictRecord])
 
     def _heading(self) -> dict[str, Any]:
         """What must be equal for steps of an interrupted probe to count."""
         ask = self.settings
         return {
             "umsh": self.asked.umsh, "device": self.asked.device, "identity": self.asked.identity,
-            "quick": ask.quick, "seed": ask.seed, "verdicts": ask.verdicts,
+            "purpose": ask.purpose, "quick": ask.quick, "seed": ask.seed,
         }  # fmt: skip
+
+    def _tests(self, asked: Asked | None = None) -> list[Step]:
+        ask = self.settings
+        if not ask.verdicts:
+            return []
+        return list(verdict_steps(asked or self.asked, ask.device, ask.quick, ask.seed))
 
     def _benches(self, kept: dict[str, list[str]] | None) -> list[Step]:
         ask = self.settings

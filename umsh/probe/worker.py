@@ -48,6 +48,13 @@ def facts(device: int | str, quick: bool) -> Any:
     return msgspec.to_builtins(ask(_open(device), quick))
 
 
+def force(device: int | str) -> Any:
+    """What is in force on the device now."""
+    from umsh.probe.force import force_of
+
+    return msgspec.to_builtins(force_of(_open(device)))
+
+
 def verdict(device: int | str, test: str, subject: str, direction: str, n: int, seed: int) -> Any:
     """One litmus test of one subject in one direction."""
     from umsh.correctness.litmus import tests
@@ -79,7 +86,7 @@ def bench(
     return msgspec.to_builtins(records)
 
 
-STEPS: dict[str, Callable[..., Any]] = {"facts": facts, "verdict": verdict, "bench": bench}
+STEPS: dict[str, Callable[..., Any]] = {"facts": facts, "force": force, "verdict": verdict, "bench": bench}
 
 if __name__ == "__main__":
     sys.exit(main())
