@@ -23,7 +23,12 @@ WRITES = {
     "copy": lib.UMSH_WRITE_ALONE,
 }
 READS = {"RA": lib.UMSH_READ_ALONE, "RI": lib.UMSH_READ_INVALIDATE, "copy": lib.UMSH_READ_ALONE}
-LOCKS = {"cas": lib.UMSH_LOCK_CAS, "ticket": lib.UMSH_LOCK_TICKET, "peterson": lib.UMSH_LOCK_PETERSON}
+LOCKS = {
+    "cas": lib.UMSH_LOCK_CAS,
+    "ticket": lib.UMSH_LOCK_TICKET,
+    "peterson": lib.UMSH_LOCK_PETERSON,
+    "delegated": lib.UMSH_LOCK_DELEGATED,
+}
 # Platforms facts 3.1: MOVNTDQA streams only from write-combined memory; aarch64 LDNP is a hint.
 NO_RB = "no instruction of user space reads write-back memory past the CPU's caches"
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from umsh.backends.cuda.calls import check, driver
+from umsh.backends.delegate import serving
 from umsh.backends.cuda.launch import (
     GRID_OFFSET,
     LOOP_TIMEOUT_S,
@@ -16,6 +17,7 @@ from umsh.backends.cuda.launch import (
 )
 from umsh.backends.driver import Agent, Memory, Pending, StepRun
 from umsh.errors import NeedError, UnsupportedError
+from umsh.native import lib
 
 if TYPE_CHECKING:
     from umsh.backends.cuda.device import CudaDevice
@@ -80,6 +82,12 @@ class CudaAgent(Agent):
         return KernelPending(slot, int)
 
     def steps(self, run: StepRun) -> Pending[int]:
+        locks = _delegated_locks(run)
+        if locks is None:
+            return self._steps(run)
+        return serving(*locks, lambda: self._steps(run))
+
+    def _steps(self, run: StepRun) -> Pending[int]:
         slot = self.launcher.slot()
         program, settings = self.launcher.tables(run.program, run.settings)
         where = (run.words.device_address, run.registers.device_address, run.control.device_address)
@@ -94,6 +102,14 @@ class CudaAgent(Agent):
         return KernelPending(slot, int)
 
     def lock_rounds(
+        self, words: Memory, counter: Memory, rounds: int, algorithm: str, threads: int
+    ) -> Pending[int]:
+        def start() -> Pending[int]:
+            return self._lock_rounds(words, counter, rounds, algorithm, threads)
+
+        return serving(words.address, 1, 0, start) if algorithm == "delegated" else start()
+
+    def _lock_rounds(
         self, words: Memory, counter: Memory, rounds: int, algorithm: str, threads: int
     ) -> Pending[int]:
         slot = self.launcher.slot()
@@ -163,6 +179,15 @@ def _extent(memory: Memory, offset: int, nbytes: int) -> tuple[int, int]:
         )
     aligned = (memory.device_address + offset) % 16 == 0
     return nbytes // 4, nbytes // 16 if aligned else 0
+
+
+def _delegated_locks(run: StepRun) -> tuple[int, int, int] | None:
+    """(address, count, stride) of the delegated lock a step program takes, one in each slot; None without."""
+    for code, location, *_ in run.program:
+        if int(code) & 0xFF == lib.UMSH_STEP_LOCK and int(code) >> 8 & 0xFF == lib.UMSH_LOCK_DELEGATED:
+            slots, stride = (int(run.settings[at]) for at in (lib.UMSH_SET_SLOTS, lib.UMSH_SET_WORDS_SLOT))
+            return run.words.address + int(location), slots, stride
+    return None
 
 
 def _number(table: Mapping[str, int], name: str) -> int:
