@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from umsh import adopt
-from umsh.errors import AdoptError, DeviceError, NeedError, UmshError, UnsupportedError
+from umsh.errors import AdoptError, NeedError, UmshError, UnsupportedError
 from umsh.lifetime import guard
 from umsh.need import Need, nbytes_of
 from umsh.region import TIMEOUT_S, Handle, Region
@@ -70,7 +70,7 @@ def bind(
         if adopted is not None:
             adopt.check_free(adopted)
         got, chosen = _memory(opened, resolved, need, shared, adopted)
-        return _region(opened, got, extents, kind, need, chosen, resolved, adopted)
+        return Region(opened, got, extents, kind, need, chosen, resolved, adopted)
 
 
 def unbind(region: Region, timeout_s: float = TIMEOUT_S) -> None:
@@ -93,7 +93,7 @@ def attach(handle: Handle) -> Region:
     opened = open_device(handle.device)
     got = opened.attach(handle.memory)
     resolved = Resolved(in_force(opened), "the process that shared it", (handle.mechanism,))
-    return _region(opened, got, handle.shape, handle.dtype, handle.need, handle.mechanism, resolved)
+    return Region(opened, got, handle.shape, handle.dtype, handle.need, handle.mechanism, resolved)
 
 
 def memory_info(device: int | str = 0) -> MemoryInfo:
@@ -179,15 +179,3 @@ def _memory(
         "Nothing was bound.",
         "Run umsh-probe to prove more kinds, or force one with mechanism=.",
     )
-
-
-def _region(
-    device: Device, memory: Memory, shape: tuple[int, ...], dtype: np.dtype[Any], need: Need,
-    mechanism: Mechanism, resolved: Resolved, adopted: object = None,
-) -> Region:  # fmt: skip
-    """A region over `memory`, which is freed again when it cannot be one."""
-    try:
-        return Region(device, memory, shape, dtype, need, mechanism, resolved, adopted)
-    except DeviceError:
-        memory.free()
-        raise

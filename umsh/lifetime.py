@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -9,7 +10,7 @@ import warnings
 import weakref
 from typing import TYPE_CHECKING, Any, Protocol
 
-from umsh.errors import DeviceError, TurnError, UmshWarning, WaitTimeout
+from umsh.errors import DeviceError, NeedError, TurnError, UmshWarning, WaitTimeout
 
 if TYPE_CHECKING:
     from umsh.backends.driver import Event, Memory, Stream
@@ -52,12 +53,16 @@ class Keeper:
         """Wait until recorded work is done; WaitTimeout leaves everything as it was."""
         _settle(self.work, timeout_s)
 
+    def free(self) -> None:
+        """Free now, after the recorded work; for memory that no array was lent of. Idempotent."""
+        self._finalizer()
+
     def unbind(self) -> None:
         """The region is gone: adopted memory is the user's again, other memory goes with its last array."""
         with guard:
             _bound.discard(self)
         if self.adopted is not None:
-            self._finalizer()
+            self.free()
 
 
 def overlap(address: int, nbytes: int) -> tuple[int, int] | None:
@@ -76,6 +81,8 @@ def forkable(thing: Closable) -> None:
 
 
 def _settle(work: list[Event | Stream], timeout_s: float) -> None:
+    if work and not (isinstance(timeout_s, int | float) and math.isfinite(timeout_s)):
+        raise NeedError(f"timeout_s={timeout_s!r} is no bound.", "Nothing was done.", "Give finite seconds.")
     deadline = time.monotonic() + timeout_s
     while work:
         left_s = max(0.0, deadline - time.monotonic())

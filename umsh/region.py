@@ -12,8 +12,9 @@ import numpy as np
 from umsh.control import Word
 from umsh.errors import NeedError, RegionBusy, TurnError
 from umsh.lifetime import Keeper, closed, forkable
+from umsh.loan import Loan
 from umsh.methods import COPY_IN, PUBLISH, REFRESH
-from umsh.turns import CpuTurn, GpuTurn, Turn
+from umsh.turns import CpuTurn, GpuTurn
 from umsh.views import Array, GpuView, RegionArray, window
 
 if TYPE_CHECKING:
@@ -67,9 +68,13 @@ class Region:
         self._refresh = REFRESH[mechanism.read]
         self._copy_in = COPY_IN.get(mechanism.write)
         self._guard = threading.Lock()
-        self._turn: Turn | None = None
+        self._loan: Loan | None = None  # of the turn that is open, or was last
         self._gpu_was_last = False
-        self._publish_all(None)
+        try:
+            self._publish_all(None)
+        except BaseException:
+            self._keeper.free()
+            raise
         self._own_refs = self._refs()
         forkable(self)
 
@@ -174,14 +179,14 @@ class Region:
     def _drop(self, reason: str) -> None:
         """Close and let go of the memory: freed now, or by whoever still holds a closed array of it."""
         self._close(reason)
-        self._turn = None
+        self._loan = None
         self._keeper.unbind()
         del self._keeper, self._flat, self._device_flat, self._array
 
     def _close(self, reason: str) -> None:
         self._closed = reason
-        if self._turn is not None:
-            self._turn.close()
+        if self._loan is not None:
+            self._loan.close()
 
     # ---- what turns and verbs stand on ---------------------------------------------------
 
@@ -206,23 +211,23 @@ class Region:
             "Bind it with direction='both'.",
         )
 
-    def _begin(self, turn: Turn | None) -> None:
+    def _begin(self, loan: Loan | None) -> None:
         """Open a turn, or an exclusive verb (None); the caller must call _end()."""
         if self._closed:
             raise closed(self._closed)
-        if turn is not None and self._inside:
+        if loan is not None and self._inside:
             raise TurnError(
                 'The region was bound with boundary="inside", which has no turns.',
                 "Nothing was handed over.",
                 "Use region.cpu and region.gpu, ordered by flags, locks and words.",
             )
-        last = self._turn
+        last = self._loan
         if not self._guard.acquire(False):
             raise last.open_error() if last is not None else _verb_error()
         if last is not None and (live := last.live()):
             self._guard.release()
-            raise last.busy(live)
-        self._turn = turn
+            raise last.live_error(live)
+        self._loan = loan
 
     def _end(self) -> None:
         self._guard.release()

@@ -2,83 +2,40 @@
 
 from __future__ import annotations
 
-from types import CodeType, FrameType
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from umsh.errors import RegionBusy
-from umsh.views import GpuView, Loan, RegionArray
+from umsh.loan import Loan
+from umsh.views import GpuView, RegionArray
 
 if TYPE_CHECKING:
     from umsh.backends.driver import Event, Stream
     from umsh.region import Region
 
 
-class Turn:
-    """One `with` block of one agent on one region; where it began is kept for messages."""
-
-    __slots__ = ("_code", "_line", "_loan", "_region", "_timeout_s")
-    agent = ""
-
-    def __init__(self, region: Region, timeout_s: float, caller: FrameType) -> None:
-        self._region = region
-        self._timeout_s = timeout_s
-        self._code: CodeType = caller.f_code
-        self._line = caller.f_lineno
-        self._loan: Loan | None = None
-
-    @property
-    def place(self) -> str:
-        return f"{self._code.co_filename}:{self._line}"
-
-    def busy(self, live: int) -> RegionBusy:
-        """The error of a hand-over while `live` arrays or tensors of this turn are still held."""
-        noun = "array, view, buffer or tensor" if live == 1 else "arrays, views, buffers or tensors"
-        return RegionBusy(
-            f"{live} {noun} of the {self.agent} turn that began at {self.place} still live.",
-            "The region was not handed over.",
-            "Delete them and the block's own array (`del`), or copy what you keep: numpy.array(view).",
-        )
-
-    def open_error(self) -> RegionBusy:
-        """The error of a turn that begins while this one is open."""
-        return RegionBusy(
-            f"The {self.agent} turn that began at {self.place} is still open.",
-            "The region was not handed over.",
-            "End that `with` block first.",
-        )
-
-    def live(self) -> int:
-        return 0 if self._loan is None else self._loan.live()
-
-    def close(self) -> None:
-        """Take back what was lent; views made from it still count as live."""
-        if self._loan is not None:
-            self._loan.close()
-
-
-class CpuTurn(Turn):
+class CpuTurn:
     """`with region.on_cpu(write=...) as a`: gives the NumPy array of the region."""
 
-    __slots__ = ("_write",)
-    agent = "CPU"
+    __slots__ = ("_loan", "_region", "_timeout_s", "_write")
 
     def __init__(self, region: Region, write: bool, timeout_s: float, caller: FrameType) -> None:
-        super().__init__(region, timeout_s, caller)
+        self._region = region
         self._write = write
+        self._timeout_s = timeout_s
+        self._loan = Loan("CPU", caller)
 
     def __enter__(self) -> RegionArray:
         region = self._region
-        region._begin(self)
+        region._begin(self._loan)
         try:
             region._receive(self._timeout_s)
-            self._loan = Loan(region._turn_array, self._lend)
+            array: RegionArray = self._loan.lend(region._turn_array, self._view)
+            return array
         except BaseException:
             region._end()
             raise
-        array: RegionArray = self._loan.lent
-        return array
 
-    def _lend(self, root: RegionArray) -> RegionArray:
+    def _view(self, root: RegionArray) -> RegionArray:
         array = root.view()
         if not self._write:
             array.setflags(write=False)
@@ -86,43 +43,43 @@ class CpuTurn(Turn):
 
     def __exit__(self, *_: object) -> None:
         try:
-            self.close()
+            self._loan.close()
             if self._write:
                 self._region._publish_all(None)
         finally:
             self._region._end()
 
 
-class GpuTurn(Turn):
+class GpuTurn:
     """`with region.on_gpu(stream=...) as g`: gives the GpuView of the region."""
 
-    __slots__ = ("_native", "_stream")
-    agent = "GPU"
+    __slots__ = ("_loan", "_native", "_region", "_stream", "_timeout_s")
 
     def __init__(self, region: Region, native: object, timeout_s: float, caller: FrameType) -> None:
-        super().__init__(region, timeout_s, caller)
+        self._region = region
         self._native = native
+        self._timeout_s = timeout_s
         self._stream: Stream | None = None
+        self._loan = Loan("GPU", caller)
 
     def __enter__(self) -> GpuView:
         region = self._region
-        region._begin(self)
+        region._begin(self._loan)
         try:
-            keeper, device = region._keeper, region.device
-            self._stream = device.stream(self._native)
+            keeper = region._keeper
+            stream = self._stream = region.device.stream(self._native)
             if self._native is None:
                 keeper.settle(self._timeout_s)
-            for event in keeper.work:
-                self._stream.wait_event(_as_event(event))
-            self._loan = Loan(region._device_array, self._lend)
-            keeper.work[:] = [self._stream]
+            for pending in keeper.work:
+                stream.wait_event(_as_event(pending))
+            view: GpuView = self._loan.lend(region._device_array, self._view)
+            keeper.work[:] = [stream]
+            return view
         except BaseException:
             region._end()
             raise
-        view: GpuView = self._loan.lent
-        return view
 
-    def _lend(self, root: Any) -> GpuView:
+    def _view(self, root: Any) -> GpuView:
         device, stream = self._region.device, self._stream
 
         def order(consumer: object) -> None:
@@ -135,7 +92,7 @@ class GpuTurn(Turn):
     def __exit__(self, *_: object) -> None:
         region, stream = self._region, self._stream
         try:
-            self.close()
+            self._loan.close()
             if stream is not None:
                 region._gpu_done(stream, self._timeout_s, wait=self._native is None)
         finally:

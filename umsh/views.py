@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -149,43 +148,3 @@ class Window:
             "data": (address, False),
             "version": 3,
         }
-
-
-class Loan:
-    """What one turn lent out, and how many references to it are not the turn's own.
-
-    NumPy points every view of `lent` at `root`, so references to root are live views. References
-    to `lent` itself are names, memoryviews and foreign tensors, of which one name is allowed.
-    """
-
-    __slots__ = ("_lent_refs", "_root_refs", "held_at_end", "lent", "root")
-
-    def __init__(self, root: Callable[[], Any], lend: Callable[[Any], Any]) -> None:
-        self.root = root()
-        self.lent = lend(self.root)
-        self.held_at_end = 0
-        self._root_refs = sys.getrefcount(self.root)
-        self._lent_refs = sys.getrefcount(self.lent)
-
-    def close(self) -> None:
-        """End the loan: the lent object itself raises TurnError from now on. Idempotent."""
-        if isinstance(self.lent, ClosedArray | ClosedGpuView):
-            return
-        self.held_at_end = sys.getrefcount(self.lent) - self._lent_refs
-        if isinstance(self.lent, RegionArray):
-            self.lent.setflags(write=False)
-            self.lent.__class__ = ClosedArray
-        else:
-            self.lent.__class__ = ClosedGpuView
-
-    def live(self) -> int:
-        """How many arrays, buffers or tensors still hold what was lent.
-
-        One reference to `lent` at the end of its block is its name. With more, one that is left may
-        be the name or a tensor: no one can tell, so it counts.
-        """
-        views = sys.getrefcount(self.root) - self._root_refs
-        held = sys.getrefcount(self.lent) - self._lent_refs
-        if held <= 1 and self.held_at_end <= 1:
-            return views
-        return views + max(held - 1, min(held, 1))

@@ -8,7 +8,8 @@
 
 static void copies(void) {
     unsigned char *from = aligned_alloc(128, 1024), *to = aligned_alloc(128, 1024);
-    for (int i = 0; i < 1024; i++) from[i] = (unsigned char)(i * 7 + 1);
+    for (int i = 0; i < 1024; i++)
+        from[i] = (unsigned char)(i * 7 + 1);
     for (size_t offset = 0; offset < 70; offset += 3)
         for (size_t n = 0; n < 300; n += 7) {
             memset(to, 0xEE, 1024);
@@ -39,7 +40,8 @@ static void patterns(void) {
     p[77] ^= 1;
     CHECK(umsh_check((uintptr_t)p, nbytes, 3, UMSH_READ_INVALIDATE) == 1);
     p[77] ^= 1;
-    for (uint32_t k = 0; k < 50; k++) sum += umsh_pattern_word(3, umsh_pattern_word(9, k) % 312 * 32);
+    for (uint32_t k = 0; k < 50; k++)
+        sum += umsh_pattern_word(3, umsh_pattern_word(9, k) % 312 * 32);
     CHECK(umsh_gather((uintptr_t)p, nbytes, 50, 9, 128, UMSH_READ_ALONE) == sum);
     CHECK(umsh_gather((uintptr_t)p, nbytes, 50, 9, 128, UMSH_READ_INVALIDATE) == sum);
     CHECK(umsh_gather((uintptr_t)p, 4, 50, 9, 128, UMSH_READ_ALONE) == 0);

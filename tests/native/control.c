@@ -39,8 +39,10 @@ static void exclusion(void) {
     pthread_t threads[4];
     for (int a = UMSH_LOCK_CAS; a <= UMSH_LOCK_PETERSON; a++) {
         reset(a);
-        for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, count_up, (void *)tags[i]);
-        for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+        for (int i = 0; i < 4; i++)
+            pthread_create(&threads[i], NULL, count_up, (void *)tags[i]);
+        for (int i = 0; i < 4; i++)
+            pthread_join(threads[i], NULL);
         CHECK(counter == 4 * ROUNDS);
         CHECK(lock[UMSH_LOCK_HOLDER] == 0);
     }
@@ -67,7 +69,8 @@ static void giving_up(void) {
     for (int a = UMSH_LOCK_CAS; a <= UMSH_LOCK_PETERSON; a++) {
         uintptr_t total = 0;
         reset(a);
-        for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, count_impatiently, (void *)tags[i]);
+        for (int i = 0; i < 4; i++)
+            pthread_create(&threads[i], NULL, count_impatiently, (void *)tags[i]);
         for (int i = 0; i < 4; i++) {
             void *had;
             pthread_join(threads[i], &had);
@@ -86,10 +89,12 @@ static void ticket_slots(void) {
     for (int lap = 0; lap < 5; lap++) {
         CHECK(umsh_lock_acquire((uintptr_t)lock, UMSH_LOCK_TICKET, UMSH_TAG_GPU | 1, 0) == UMSH_LOCK_OK);
         for (int i = 0; i < 3 * UMSH_LOCK_QUEUE; i++)
-            CHECK(umsh_lock_acquire((uintptr_t)lock, UMSH_LOCK_TICKET, UMSH_TAG_GPU | 2, 0) == UMSH_LOCK_TIMEOUT);
+            CHECK(umsh_lock_acquire((uintptr_t)lock, UMSH_LOCK_TICKET, UMSH_TAG_GPU | 2, 0) ==
+                  UMSH_LOCK_TIMEOUT);
         CHECK(umsh_lock_release((uintptr_t)lock, UMSH_LOCK_TICKET, UMSH_TAG_GPU | 1) == UMSH_LOCK_OK);
         CHECK(lock[UMSH_LOCK_NEXT] == lock[UMSH_LOCK_SERVING]);
-        for (int i = 0; i < UMSH_LOCK_QUEUE; i++) CHECK(lock[UMSH_LOCK_GONE + i] == 0);
+        for (int i = 0; i < UMSH_LOCK_QUEUE; i++)
+            CHECK(lock[UMSH_LOCK_GONE + i] == 0);
     }
 }
 
@@ -171,9 +176,11 @@ static void flags(void) {
     CHECK(umsh_echo((uintptr_t)words, ROUNDS, 1, LONG_NS) == ROUNDS);
     pthread_join(threads[0], NULL);
     reset(0);
-    for (int i = 0; i < 3; i++) pthread_create(&threads[i], NULL, poll_thread, NULL);
+    for (int i = 0; i < 3; i++)
+        pthread_create(&threads[i], NULL, poll_thread, NULL);
     CHECK(umsh_echo((uintptr_t)words, 100, 1, LONG_NS) == 100);
-    for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
     reset(0);
     CHECK(umsh_echo((uintptr_t)words, 5, 1, 1000000) == 0); /* no partner: ends by itself */
 }

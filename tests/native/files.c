@@ -70,11 +70,13 @@ static void refill(void) {
     interrupts = short_reads = refuse_direct = refuse_in_place = refuse_open = hide_alignment = 0;
     cut_after = grow_after = -1;
     CHECK(ftruncate(file, 0) == 0);
-    for (size_t at = 0; at < FILE_BYTES;) at += (size_t)pwrite(file, content + at, FILE_BYTES - at, (off_t)at);
+    for (size_t at = 0; at < FILE_BYTES;)
+        at += (size_t)pwrite(file, content + at, FILE_BYTES - at, (off_t)at);
     memset(destination, 0xEE, destination_bytes);
 }
 
-/* Read to an odd and to an even place; whatever was injected, the bytes are right and nothing else is touched. */
+/* Read to an odd and to an even place; whatever was injected, the bytes are right and nothing else is
+ * touched. */
 static umsh_file_report good_read(uint64_t offset, size_t n, size_t shift) {
     umsh_file_report report;
     char *to = destination + 4096 + shift;
@@ -169,7 +171,8 @@ int main(int argc, char **argv) {
     destination_bytes = FILE_BYTES + 16384;
     destination = aligned_alloc(4096, (destination_bytes + 4095) & ~(size_t)4095);
     content = malloc(FILE_BYTES);
-    for (size_t i = 0; i < FILE_BYTES; i++) content[i] = (char)(i * 2654435761u >> 13);
+    for (size_t i = 0; i < FILE_BYTES; i++)
+        content[i] = (char)(i * 2654435761u >> 13);
     refill();
     report = good_read(0, FILE_BYTES, 0);
     on_disk = report.direct;

@@ -16,9 +16,11 @@ int main() {
         failures += umsh_lock(lock, a, tag, 0) != UMSH_LOCK_OK;
         failures += umsh_lock(lock, a, tag, 0) != UMSH_LOCK_RELOCK;
         failures += umsh_unlock(lock, a, tag) != UMSH_LOCK_OK;
-        for (uint32_t &word : lock) word = 0;
+        for (uint32_t &word : lock)
+            word = 0;
     }
-    umsh_region region = {flag, 0, sizeof flag, [](const umsh_region *r, size_t, size_t) { published = r; }, nullptr};
+    umsh_region region = {flag, 0, sizeof flag, [](const umsh_region *r, size_t, size_t) { published = r; },
+                          nullptr};
     region.publish(&region, 0, 4);
     return failures + (published != &region);
 }

@@ -82,9 +82,11 @@ static void holes(void) {
     umsh_mapping m;
     size_t unit = umsh_pages_huge_bytes();
     CHECK(umsh_pages_map(8 * unit, UMSH_PAGES_THP, 0, &m) == 0);
-    for (size_t at = 0; at < 8 * unit; at += 2 * unit) madvise((void *)(m.address + at), unit, MADV_NOHUGEPAGE);
+    for (size_t at = 0; at < 8 * unit; at += 2 * unit)
+        madvise((void *)(m.address + at), unit, MADV_NOHUGEPAGE);
     memset((void *)m.address, 1, m.nbytes_mapped);
-    for (size_t at = 0; at < 8 * unit; at += 2 * unit) madvise((void *)(m.address + at), unit, MADV_HUGEPAGE);
+    for (size_t at = 0; at < 8 * unit; at += 2 * unit)
+        madvise((void *)(m.address + at), unit, MADV_HUGEPAGE);
     CHECK(umsh_pages_verify(&m) == 0);
     if (m.verified_by == UMSH_VERIFIED_PAGEMAP_SCAN) {
         size_t scanned = m.huge_bytes;

@@ -13,7 +13,7 @@ import pytest
 HERE = Path(__file__).parent
 NATIVE = HERE.parents[1] / "umsh" / "native"
 
-# A program and the parts of umsh/native it is linked with; pages.c and files.c include theirs, to replace calls.
+# A program and the parts of umsh/native it is linked with; pages.c and files.c include others themselves.
 PROGRAMS = {
     "control.c": ("control.c", "work.c", "cache.c"),
     "cache.c": ("work.c", "cache.c"),
@@ -39,9 +39,7 @@ BUILDS = {
     # The race detector of older compilers cannot live with a widely randomised address space.
     "tsan": Build("gcc", "g++", ("-O1", "-fsanitize=thread"), ("setarch", "-R")),
     "valgrind": Build("gcc", "g++", ("-O1",), ("valgrind", "-q", "--error-exitcode=99", "--leak-check=full")),
-    "aarch64": Build(
-        "aarch64-linux-gnu-gcc", "aarch64-linux-gnu-g++", ("-O2", "-static"), ("qemu-aarch64",)
-    ),
+    "aarch64": Build("aarch64-linux-gnu-gcc", "aarch64-linux-gnu-g++", ("-O2", "-static"), ("qemu-aarch64",)),
 }
 
 
@@ -78,12 +76,11 @@ def compile_program(program: str, build: Build, folder: Path) -> Path:
     if build.c == "gcc" and platform.machine() not in ("x86_64", "aarch64"):
         pytest.skip(f"umsh has no cache maintenance for {platform.machine()}")
     binary = folder / program.partition(".")[0]
-    warnings = ("-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror")
-    standard = () if program.endswith(".cpp") else ("-std=gnu11",)
+    options = ["-g", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-pthread"]
+    options += [f"-I{NATIVE}", f"-I{HERE}", *([] if program.endswith(".cpp") else ["-std=gnu11"])]
     sources = (HERE / program, *(NATIVE / part for part in PROGRAMS[program]))
     done = subprocess.run(
-        [compiler, "-g", *standard, *warnings, *build.flags, f"-I{NATIVE}", f"-I{HERE}", "-pthread"]
-        + ["-o", str(binary), *map(str, sources)],
+        [compiler, *options, *build.flags, "-o", str(binary), *map(str, sources)],
         capture_output=True,
         text=True,
         timeout=120,
@@ -93,8 +90,6 @@ def compile_program(program: str, build: Build, folder: Path) -> Path:
 
 
 def run(build: Build, binary: Path, argument: str) -> str:
-    done = subprocess.run(
-        [*build.runner, str(binary), argument], capture_output=True, text=True, timeout=200
-    )
+    done = subprocess.run([*build.runner, str(binary), argument], capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -36,4 +36,4 @@ def cpu_cache_facts() -> dict[str, int | bool | str]:
 
 
 def _text(pointer: object) -> str:
-    return ffi.string(pointer).decode()
+    return str(ffi.string(pointer), "ascii")

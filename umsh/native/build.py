@@ -15,7 +15,7 @@ CONSTANT = re.compile(r"^#define (\w+) .*$", re.MULTILINE)
 
 
 def declarations(header: Path) -> str:
-    """What a header declares for Python; "" when it has no marked section. The C compiler fills in constants."""
+    """What a header declares for Python, "" without a marked section; the compiler fills in constants."""
     return CONSTANT.sub(r"#define \1 ...", "".join(SECTION.findall(header.read_text(encoding="utf-8"))))
 
 

@@ -1,8 +1,8 @@
 /* cache_arm.h: aarch64 half of cache.c: dc cvac, dc civac and stnp, each completed by dsb sy.
  *
- * Arm ARM (DDI 0487) D7.5: EL0 may clean and clean-and-invalidate by address where SCTLR_EL1.UCI is set, as Linux
- * does. dc ivac is for EL1 and above, so it is never used. dsb sy, not ish: a GPU may observe from outside the
- * inner shareable domain. */
+ * Arm ARM (DDI 0487) D7.5: EL0 may clean and clean-and-invalidate by address where SCTLR_EL1.UCI is set, as
+ * Linux does. dc ivac is for EL1 and above, so it is never used. dsb sy, not ish: a GPU may observe from
+ * outside the inner shareable domain. */
 #define BYPASS_BYTES 64
 
 static uintptr_t cache_line_bytes(void) {
@@ -18,12 +18,14 @@ static void invalidate_end(void) { wait_complete(); }
 static void bypass_end(void) { wait_complete(); }
 
 static void writeback_range(uintptr_t p, uintptr_t end, uintptr_t line) {
-    for (; p < end; p += line) __asm__ volatile("dc cvac, %0" ::"r"(p) : "memory");
+    for (; p < end; p += line)
+        __asm__ volatile("dc cvac, %0" ::"r"(p) : "memory");
 }
 
 static void invalidate_range(uintptr_t p, uintptr_t end, uintptr_t line) {
     wait_complete();
-    for (; p < end; p += line) __asm__ volatile("dc civac, %0" ::"r"(p) : "memory");
+    for (; p < end; p += line)
+        __asm__ volatile("dc civac, %0" ::"r"(p) : "memory");
 }
 
 /* stnp is a hint: a core may still keep the lines, so they are also written back. */

@@ -16,15 +16,19 @@ static struct {
 } cpu;
 
 static void range_clflush(uintptr_t p, uintptr_t end, uintptr_t line) {
-    for (; p < end; p += line) _mm_clflush((const void *)p);
+    for (; p < end; p += line)
+        _mm_clflush((const void *)p);
 }
 
-__attribute__((target("clflushopt"))) static void range_clflushopt(uintptr_t p, uintptr_t end, uintptr_t line) {
-    for (; p < end; p += line) _mm_clflushopt((void *)p);
+__attribute__((target("clflushopt"))) static void range_clflushopt(uintptr_t p, uintptr_t end,
+                                                                   uintptr_t line) {
+    for (; p < end; p += line)
+        _mm_clflushopt((void *)p);
 }
 
 __attribute__((target("clwb"))) static void range_clwb(uintptr_t p, uintptr_t end, uintptr_t line) {
-    for (; p < end; p += line) _mm_clwb((void *)p);
+    for (; p < end; p += line)
+        _mm_clwb((void *)p);
 }
 
 __attribute__((constructor)) static void ask_cpu(void) {

@@ -1,4 +1,4 @@
-/* files.c: O_DIRECT reads with unaligned head, tail and destination; falls back to plain reads and says so. */
+/* files.c: direct reads with unaligned head, tail and destination; falls back to plain reads and says so. */
 #define _GNU_SOURCE
 #include "files.h"
 
@@ -52,7 +52,7 @@ static ssize_t read_at(int fd, void *buffer, size_t n, uint64_t offset) {
 
 static int refused(ssize_t got) { return got == -EINVAL || got == -EFAULT || got == -EOPNOTSUPP; }
 
-/* struct statx of this C library may end before stx_dio_*: read them at their fixed offsets (linux/stat.h). */
+/* The C library's struct statx may end before stx_dio_*: read them at their fixed places (linux/stat.h). */
 static int ask_alignment(int fd, unsigned *memory, unsigned *offset) {
     _Alignas(8) unsigned char raw[256] = {0};
     uint32_t mask;
@@ -131,7 +131,8 @@ static ssize_t read_direct(reader *r, char *bounce, uint64_t offset, uintptr_t d
 static int read_range(reader *r, char *bounce, uint64_t offset, uintptr_t dst, size_t n) {
     while (n > 0) {
         int direct = __atomic_load_n(&r->refusal, __ATOMIC_RELAXED) == 0;
-        ssize_t got = direct ? read_direct(r, bounce, offset, dst, n) : read_at(r->fd, (void *)dst, n, offset);
+        ssize_t got =
+            direct ? read_direct(r, bounce, offset, dst, n) : read_at(r->fd, (void *)dst, n, offset);
         if (direct && refused(got)) {
             __atomic_store_n(&r->refusal, (int)-got, __ATOMIC_RELAXED);
             continue;
@@ -171,8 +172,8 @@ static int read_open(reader *r, uint64_t offset, size_t n) {
     return result;
 }
 
-/* Read [offset, offset + n) of a regular file to dst. 0, UMSH_FILE_SHORT, UMSH_FILE_CHANGED, or -errno. The file
- * position of fd is not used; bytes outside [dst, dst + n) are not touched. */
+/* Read [offset, offset + n) of a regular file to dst. 0, UMSH_FILE_SHORT, UMSH_FILE_CHANGED, or -errno. The
+ * file position of fd is not used; bytes outside [dst, dst + n) are not touched. */
 int umsh_file_read(int fd, uint64_t offset, uintptr_t dst, size_t n, umsh_file_report *report) {
     reader r = {.fd = fd, .fd_direct = -1, .dst = dst, .report = report};
     struct stat before, after;
@@ -195,7 +196,8 @@ int64_t umsh_file_resident(int fd, uint64_t offset, uint64_t n) {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), at = offset & ~(page - 1), end = offset + n;
     int64_t resident = 0;
     while (at < end) {
-        size_t window = end - at < RESIDENT_PAGES * page ? (size_t)(end - at) : (size_t)(RESIDENT_PAGES * page);
+        size_t window =
+            end - at < RESIDENT_PAGES * page ? (size_t)(end - at) : (size_t)(RESIDENT_PAGES * page);
         void *p = mmap(NULL, window, PROT_READ, MAP_SHARED, fd, (off_t)at);
         int error = 0;
         if (p == MAP_FAILED) return -errno;

@@ -9,9 +9,9 @@
 #define UMSH_FILE_CHANGED 2 /* the file's size changed while it was read; the bytes are not to be trusted */
 
 typedef struct {
-    int direct;             /* 1 when no byte went through the page cache */
-    int fallback_errno;     /* why direct reading was given up, 0 when it was not */
-    unsigned alignment;     /* of offset and length, as found; 0 when not direct */
+    int direct;         /* 1 when no byte went through the page cache */
+    int fallback_errno; /* why direct reading was given up, 0 when it was not */
+    unsigned alignment; /* of offset and length, as found; 0 when not direct */
     unsigned memory_alignment;
     uint64_t file_bytes;    /* size of the file before reading */
     size_t nbytes_direct;   /* read past the page cache, of which ... */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass
 
@@ -13,9 +14,10 @@ from umsh.native._native import ffi, lib
 class FileReport:
     """How a read was done.
 
-    direct: no byte went through the page cache. fallback: why direct reading was given up, e.g. "EINVAL", or "".
-    alignment: bytes that offset and length of a direct read are multiples of, as found. nbytes_bounced: the part
-    of nbytes_direct that went through an aligned buffer, as source and destination were not aligned alike.
+    direct: no byte went through the page cache. fallback: why direct reading was given up, e.g. "EINVAL",
+    or "". alignment: bytes that offset and length of a direct read are multiples of, as found.
+    nbytes_bounced: the part of nbytes_direct that went through an aligned buffer, as source and destination
+    were not aligned alike. file_bytes: the file's size.
     """
 
     direct: bool
@@ -31,8 +33,8 @@ def read_file(file: str | os.PathLike[str] | int, offset: int, address: int, nby
     """Read bytes [offset, offset + nbytes) of a regular file (a path or a descriptor) to `address`.
 
     Any offset, length and address; nothing outside [address, address + nbytes) is touched.
-    Raises FileError when the file ends before (nothing was read), changed its size meanwhile or cannot be read
-    (the destination's content is then undefined); OSError of open(2) for a path.
+    Raises FileError when the file ends before (nothing was read), changed its size meanwhile or cannot be
+    read (the destination's content is then undefined); OSError of open(2) for a path.
     """
     if offset < 0 or nbytes < 0:
         raise FileError(
@@ -46,10 +48,9 @@ def read_file(file: str | os.PathLike[str] | int, offset: int, address: int, nby
         if fd is not file:
             os.close(fd)
     _check(result, file, offset, nbytes, report.file_bytes)
-    error = report.fallback_errno
     return FileReport(
         direct=bool(report.direct),
-        fallback=_errno_name(error) if error else "",
+        fallback=_errno_name(report.fallback_errno) if report.fallback_errno else "",
         alignment=report.alignment,
         nbytes_direct=report.nbytes_direct,
         nbytes_bounced=report.nbytes_bounced,
@@ -71,8 +72,8 @@ def file_resident(fd: int, offset: int, nbytes: int) -> int:
 
 
 def _errno_name(number: int) -> str:
-    import errno
-
+    if number == errno.EOPNOTSUPP:
+        return "EOPNOTSUPP"  # Linux has one number for this and ENOTSUP
     return errno.errorcode.get(number, str(number))
 
 

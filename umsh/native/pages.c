@@ -53,7 +53,8 @@ static int plan(size_t nbytes, int kind, umsh_mapping *m) {
     return 0;
 }
 
-/* Map on a huge page boundary: reserve one huge page more of address space, give both ends back, map over it. */
+/* Map on a huge page boundary: reserve one huge page more of address space, give both ends back, map over it.
+ */
 static void *map_aligned(size_t nbytes, int flags, int fd) {
     size_t extra = huge_page_bytes - base_page_bytes(), head;
     char *p = mmap(NULL, nbytes + extra, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

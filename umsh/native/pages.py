@@ -43,7 +43,7 @@ class Mapping:
 
     @property
     def requested(self) -> str:
-        """"4k", "thp" or "hugetlb"."""
+        """The page kind asked for: "4k", "thp" or "hugetlb"."""
         return _KIND_NAMES[self._mapping.requested]
 
     @property
@@ -89,16 +89,16 @@ class Mapping:
 
 
 def map_pages(nbytes: int, pages: str = "thp", prefault: bool = True, shared: bool = False) -> Mapping:
-    """Map nbytes (>= 1) of zeroed memory, on `pages` ("4k", "thp", "hugetlb") where a huge page fits, and verify.
+    """Map nbytes (>= 1) of zeroed memory, on `pages` ("4k", "thp", "hugetlb") where one fits, and verify.
 
-    shared: over a file descriptor (Mapping.fd) that another process can attach; always prefaulted. What the kernel
-    did not give is asked for once more and then reported by huge_bytes, never hidden.
+    shared: over a file descriptor (Mapping.fd) that another process can attach; always prefaulted. What the
+    kernel did not give is asked for once more and then reported by huge_bytes, never hidden.
     Raises NeedError (size or page kind), OutOfMemory, UnsupportedError (no huge pages reserved), DeviceError.
     """
     if pages not in KINDS:
-        raise NeedError(f"pages={pages!r} is not known.", "Nothing was mapped.", f"Use one of {sorted(KINDS)}.")
+        raise NeedError(f"pages={pages!r} is not known.", "Nothing was mapped.", f"Use one of {list(KINDS)}.")
     if not 1 <= nbytes <= 1 << 62:
-        raise NeedError(f"A mapping of {nbytes} bytes was asked for.", "Nothing was mapped.", "Use 1 byte or more.")
+        raise NeedError(f"{nbytes} bytes were asked for.", "Nothing was mapped.", "Use 1 byte or more.")
     mapping = Mapping()
     if shared:
         fd = ffi.new("int *", -1)
@@ -114,7 +114,7 @@ def map_pages(nbytes: int, pages: str = "thp", prefault: bool = True, shared: bo
 
 
 def attach_pages(fd: int, nbytes: int) -> Mapping:
-    """Map the same bytes as the shared mapping behind `fd`, which stays the caller's. DeviceError when it is gone."""
+    """Map the bytes of the shared mapping behind `fd` (it stays the caller's). DeviceError when it is gone."""
     mapping = Mapping()
     result = lib.umsh_pages_attach(fd, nbytes, mapping._mapping)
     if result < 0:

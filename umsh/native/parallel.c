@@ -29,7 +29,8 @@ static void *work(void *argument) {
         int none = 0, error;
         if (at >= j->nbytes) break;
         error = j->part(j->context, w->index, at, j->nbytes - at < j->unit ? j->nbytes - at : j->unit);
-        if (error != 0) __atomic_compare_exchange_n(&j->error, &none, error, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+        if (error != 0)
+            __atomic_compare_exchange_n(&j->error, &none, error, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     }
     return NULL;
 }
@@ -43,7 +44,8 @@ static int start(worker *workers, int helpers, const cpu_set_t *cpus) {
     if (cpus) pthread_attr_setaffinity_np(&attributes, sizeof *cpus, cpus);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    while (n < helpers && pthread_create(&workers[n].thread, &attributes, work, &workers[n]) == 0) n++;
+    while (n < helpers && pthread_create(&workers[n].thread, &attributes, work, &workers[n]) == 0)
+        n++;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attributes);
     return n;
@@ -65,9 +67,11 @@ int umsh_parallel(umsh_part part, void *context, size_t nbytes, size_t unit, int
         if (helpers > n) helpers = n;
     }
     if (parts > 0 && (size_t)helpers > parts - 1) helpers = (int)(parts - 1);
-    for (int i = 0; i < helpers; i++) workers[i] = (worker){.shared = &j, .index = i + 1};
+    for (int i = 0; i < helpers; i++)
+        workers[i] = (worker){.shared = &j, .index = i + 1};
     if (helpers > 0) started = start(workers, helpers, other_cpus ? &cpus : NULL);
     work(&caller);
-    for (int i = 0; i < started; i++) pthread_join(workers[i].thread, NULL);
+    for (int i = 0; i < started; i++)
+        pthread_join(workers[i].thread, NULL);
     return j.error;
 }

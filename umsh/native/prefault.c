@@ -24,7 +24,8 @@ static int populate(void *base, int worker, size_t at, size_t nbytes) {
         if (madvise(p, nbytes, MADV_POPULATE_WRITE) == 0) return 0;
         if (errno == EINVAL) { /* an older kernel: touch each page without changing it */
             size_t page = (size_t)sysconf(_SC_PAGESIZE);
-            for (size_t k = 0; k < nbytes; k += page) __atomic_fetch_or(p + k, 0, __ATOMIC_RELAXED);
+            for (size_t k = 0; k < nbytes; k += page)
+                __atomic_fetch_or(p + k, 0, __ATOMIC_RELAXED);
             return 0;
         }
         if (errno != EAGAIN && errno != EINTR) break;

@@ -185,8 +185,8 @@ static inline int umsh_unlock(uint32_t *lock, int algorithm, uint32_t tag) {
 
 /* ---- regions ------------------------------------------------------------------------- */
 
-/* A bound region, as `Region.native()` describes it. publish: call after the CPU wrote [offset, offset + n) and
- * before the GPU is told. refresh: call after the GPU's word was acquired and before the CPU reads. */
+/* A bound region, as `Region.native()` describes it. publish: call after the CPU wrote [offset, offset + n)
+ * and before the GPU is told. refresh: call after the GPU's word was acquired and before the CPU reads. */
 typedef struct umsh_region umsh_region;
 struct umsh_region {
     void *cpu;

@@ -33,7 +33,8 @@ static inline int umsh_lock_word_(uint32_t *word, uint32_t tag, umsh_backoff *b)
     for (;;) {
         uint32_t old = 0;
         int r;
-        if (__atomic_compare_exchange_n(word, &old, tag, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return UMSH_LOCK_OK;
+        if (__atomic_compare_exchange_n(word, &old, tag, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+            return UMSH_LOCK_OK;
         if (old == tag) return UMSH_LOCK_RELOCK;
         do { /* wait on a load: a failed exchange would take the line from the holder */
             r = umsh_lock_step_(b, word);
@@ -112,8 +113,9 @@ static inline void umsh_unlock_ticket_(uint32_t *lock) {
 
 /* ---- peterson ------------------------------------------------------------------------ */
 
-/* Threads of one side first settle by an exchange that stays on their side; the two winners then run Peterson's
- * algorithm (Information Processing Letters 12(3), 1981). Giving up withdraws the wish, which is always safe. */
+/* Threads of one side first settle by an exchange that stays on their side; the two winners then run
+ * Peterson's algorithm (Information Processing Letters 12(3), 1981). Giving up withdraws the wish, which is
+ * always safe. */
 static inline int umsh_lock_peterson_(uint32_t *lock, uint32_t tag, int64_t timeout_ns) {
     umsh_backoff b = umsh_backoff_begin(timeout_ns);
     uint32_t other = tag & UMSH_TAG_GPU ? 0 : 1;

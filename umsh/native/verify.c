@@ -28,8 +28,8 @@ struct pm_scan_arg {
 #define CATEGORY_HUGE (1u << 6)
 #define REGIONS 64
 
-/* Up to `capacity` ranges of [*from, end) whose pages are huge (or are not, when `inverted`); *from moves past
- * what was looked at. Returns the number of ranges or -errno. */
+/* Up to `capacity` ranges of [*from, end) whose pages are huge (or are not, when `inverted`); *from moves
+ * past what was looked at. Returns the number of ranges or -errno. */
 static int scan(int fd, uint64_t *from, uint64_t end, int inverted, struct page_region *found) {
     struct pm_scan_arg a;
     int n;
@@ -57,7 +57,8 @@ static int verify_scan(umsh_mapping *m) {
         uint64_t before = at;
         r = scan(fd, &at, end, 0, found);
         if (r < 0) break;
-        for (int i = 0; i < r; i++) huge += found[i].end - found[i].start;
+        for (int i = 0; i < r; i++)
+            huge += found[i].end - found[i].start;
         if (at <= before) break;
     }
     close(fd);

@@ -10,7 +10,8 @@
 uint32_t umsh_pattern_word(uint32_t seed, uint32_t i) { return umsh_pattern(seed, i); }
 
 static void fill_words(uint32_t *words, size_t n, uint32_t seed, uint32_t first) {
-    for (size_t i = 0; i < n; i++) words[i] = umsh_pattern(seed, first + (uint32_t)i);
+    for (size_t i = 0; i < n; i++)
+        words[i] = umsh_pattern(seed, first + (uint32_t)i);
 }
 
 /* Write the pattern's nbytes / 4 words by a write method, so that it is ordered before a later release. */
@@ -34,7 +35,8 @@ uint64_t umsh_check(uintptr_t p, size_t nbytes, uint32_t seed, int method) {
     const uint32_t *words = (const uint32_t *)p;
     uint64_t wrong = 0;
     if (method == UMSH_READ_INVALIDATE) umsh_invalidate_lines(p, nbytes);
-    for (size_t i = 0; i < nbytes / 4; i++) wrong += words[i] != umsh_pattern(seed, (uint32_t)i);
+    for (size_t i = 0; i < nbytes / 4; i++)
+        wrong += words[i] != umsh_pattern(seed, (uint32_t)i);
     return wrong;
 }
 
@@ -76,7 +78,8 @@ int64_t umsh_echo_bare(uintptr_t words, int64_t rounds, int first, int64_t timeo
     return rounds;
 }
 
-/* lock; counter += 1, not atomic; unlock. Returns the rounds completed, fewer when a lock was not had in time. */
+/* lock; counter += 1, not atomic; unlock. Returns the rounds completed, fewer when a lock was not had in
+ * time. */
 int64_t umsh_lock_rounds(uintptr_t lock, uintptr_t counter, int64_t rounds, int algorithm, uint32_t tag,
                          int64_t timeout_ns) {
     volatile uint32_t *count = (volatile uint32_t *)counter;
@@ -95,20 +98,24 @@ int64_t umsh_lock_rounds_bare(uintptr_t word, uintptr_t counter, int64_t rounds)
     uint32_t *lock = (uint32_t *)word;
     for (int64_t r = 0; r < rounds; r++) {
         uint32_t free_word = 0;
-        if (!__atomic_compare_exchange_n(lock, &free_word, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return r;
+        if (!__atomic_compare_exchange_n(lock, &free_word, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+            return r;
         *count = *count + 1;
         __atomic_store_n(lock, 0, __ATOMIC_RELEASE);
     }
     return rounds;
 }
 
-/* One of `pollers` threads that each wait for words[0] to reach 1..rounds; the last to see a value answers it in
- * words[32]. words[64] counts arrivals. The other agent runs umsh_echo(first). Returns the rounds completed. */
+/* One of `pollers` threads that each wait for words[0] to reach 1..rounds; the last to see a value answers it
+ * in words[32]. words[64] counts arrivals. The other agent runs umsh_echo(first). Returns the rounds
+ * completed. */
 int64_t umsh_poll_answer(uintptr_t words, int64_t rounds, uint32_t pollers, int64_t timeout_ns) {
-    uint32_t *flag = (uint32_t *)words, *answer = flag + UMSH_LINE_BYTES / 4, *seen = answer + UMSH_LINE_BYTES / 4;
+    uint32_t *flag = (uint32_t *)words, *answer = flag + UMSH_LINE_BYTES / 4,
+             *seen = answer + UMSH_LINE_BYTES / 4;
     for (int64_t r = 1; r <= rounds; r++) {
         if (umsh_wait(flag, (uint32_t)r, timeout_ns) != UMSH_WAIT_REACHED) return r - 1;
-        if (__atomic_add_fetch(seen, 1, __ATOMIC_ACQ_REL) == (uint32_t)r * pollers) umsh_set(answer, (uint32_t)r);
+        if (__atomic_add_fetch(seen, 1, __ATOMIC_ACQ_REL) == (uint32_t)r * pollers)
+            umsh_set(answer, (uint32_t)r);
     }
     return rounds;
 }

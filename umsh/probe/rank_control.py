@@ -29,13 +29,13 @@ def _wait_rows(profile: Profile) -> list[ControlRow]:
         picks[threads] = pick(samples, order, before)
         before = picks[threads].name
     state = standing(profile.verdicts, memory.name)
-    proof = f"{state.tests} litmus results kept, forbidden rate <= {state.bound:.1g}"
+    proof = f"{state.tests} tests kept, rate <= {state.bound:.1g}"
     return [
         ControlRow(
             pattern="wait", memory=memory.name, min_threads=part.first, max_threads=part.last,
             method=part.pick.name, next=part.pick.next, ratio=part.pick.ratio, p=part.pick.p,
-            evidence=f"contention n {part.pick.n} at {_points(part.points)} pollers; memory by flag "
-            f"against {memory.next or 'none'}, ratio {memory.ratio:g}; {proof}",
+            evidence=f"n {part.pick.n} at {_points(part.points)} pollers; memory by flag "
+            f"against {memory.next or 'none'} {memory.ratio:.2f}; {proof}",
         )
         for part in ranges(picks, first=1, unlimited=False)
     ]  # fmt: skip
@@ -77,8 +77,8 @@ def _lock_row(profile: Profile, first: int, last: int, points: Sequence[int], wo
     return ControlRow(
         pattern="lock", memory=memory, min_threads=first, max_threads=last, method=algorithm,
         next=won.next, ratio=won.ratio, p=won.p,
-        evidence=f"lock n {won.n} at {_points(points)} GPU threads against one CPU thread; "
-        f"{state.tests} litmus results kept, forbidden rate <= {state.bound:.1g}",
+        evidence=f"n {won.n} at {_points(points)} GPU threads and one CPU thread; "
+        f"{state.tests} tests kept, rate <= {state.bound:.1g}",
     )  # fmt: skip
 
 

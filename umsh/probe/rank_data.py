@@ -160,7 +160,7 @@ def _evidence(
 ) -> str:
     state = standing(profile.verdicts, mechanism.sharing, boundary, directions_of(direction))
     sizes = size_text(points[0]) if len(points) == 1 else f"{size_text(points[0])}..{size_text(points[-1])}"
-    return f"n {n} at {sizes}; {state.tests} litmus results kept, forbidden rate <= {state.bound:.1g}"
+    return f"n {n} at {sizes}; {state.tests} tests kept, rate <= {state.bound:.1g}"
 
 
 def size_text(nbytes: int) -> str:

@@ -171,7 +171,12 @@ def choice_sheet(choice: Choice) -> Sheet:
         merged.setdefault(_data_cells(row), []).append(row.source)
     rows = [(f"{cells[0]}{_sources(sources)}", *cells[1:]) for cells, sources in merged.items()]
     rows += [_control_cells(row) for row in choice.control]
-    return Sheet("Choice", ("op", "range", "mechanism", "next", "ratio", "evidence"), tuple(rows))
+    return Sheet(
+        "Choice", ("op", "range", "mechanism", "next", "ratio", "evidence"), tuple(rows),
+        "ratio: median of next over that of the mechanism, where it is smallest in the range. "
+        f"Below {1 + stats.EFFECT_MIN:.2f}, or with p >= {stats.ALPHA:g}, no difference is proven: the simpler stays. "
+        "rate: bound of forbidden outcomes, 3/n.",
+    )  # fmt: skip
 
 
 def _data_cells(row: DataRow) -> tuple[str, ...]:
