@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from umsh.backends.cuda.calls import check, driver
-from umsh.backends.delegate import serving
 from umsh.backends.cuda.launch import (
     GRID_OFFSET,
     LOOP_TIMEOUT_S,
@@ -15,6 +14,7 @@ from umsh.backends.cuda.launch import (
     Slot,
     ThreadPending,
 )
+from umsh.backends.delegate import serving
 from umsh.backends.driver import Agent, Memory, Pending, StepRun
 from umsh.errors import NeedError, UnsupportedError
 from umsh.native import lib

@@ -32,7 +32,10 @@ class ModelAgent(Agent):
 
     def methods(self) -> Mapping[str, str]:
         names = {*WRITE_METHODS, *READ_METHODS}
-        absent = {"copy": "the model has no copy engine", "RB": "" if self.kind == "gpu" else "no such instruction"}
+        absent = {
+            "copy": "the model has no copy engine",
+            "RB": "" if self.kind == "gpu" else "no such instruction",
+        }
         return {name: absent.get(name, "") for name in names}
 
     def fill(self, memory: Memory, offset: int, nbytes: int, seed: int, method: str) -> Pending[None]:
@@ -127,7 +130,9 @@ class ModelAgent(Agent):
     def _checked(self, memory: Memory, method: str = "RA") -> ModelMemory:
         missing = self.methods().get(method, "not known")
         if missing:
-            raise UnsupportedError(f"The model's {self.kind} has no {method}: {missing}.", "Nothing was started.", "")
+            raise UnsupportedError(
+                f"The model's {self.kind} has no {method}: {missing}.", "Nothing was started.", ""
+            )
         if not isinstance(memory, ModelMemory):
             raise TypeError(f"{memory!r} is not memory of a modelled device")
         return memory

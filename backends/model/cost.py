@@ -11,7 +11,16 @@ import numpy as np
 
 from umsh.native import ffi, lib
 
-COST_NS = {"load": 20, "store": 5, "fence": 40, "modify": 60, "pause": 80, "poll": 100, "turn": 4, "launch": 2000}
+COST_NS = {
+    "load": 20,
+    "store": 5,
+    "fence": 40,
+    "modify": 60,
+    "pause": 80,
+    "poll": 100,
+    "turn": 4,
+    "launch": 2000,
+}
 BLOCK_BYTES_PER_NS = 10
 
 

@@ -40,7 +40,11 @@ class ModelDevice(Device):
         self.gpu = ModelAgent(gpu, self._schedule)
 
     def facts(self) -> Mapping[str, Fact]:
-        return {"device": self.name, "driver_version": "1", **{f"fault_{f}": f in self.faults for f in FAULTS}}
+        return {
+            "device": self.name,
+            "driver_version": "1",
+            **{f"fault_{f}": f in self.faults for f in FAULTS},
+        }
 
     def memory_kinds(self) -> tuple[MemoryKind, ...]:
         return KINDS
@@ -54,7 +58,9 @@ class ModelDevice(Device):
             )  # fmt: skip
         if nbytes > TOTAL_NBYTES:
             raise OutOfMemory(
-                f"{nbytes} bytes were asked for; the model has {TOTAL_NBYTES}.", "Nothing was allocated.", "Ask for less."
+                f"{nbytes} bytes were asked for; the model has {TOTAL_NBYTES}.",
+                "Nothing was allocated.",
+                "Ask for less.",
             )
         return ModelMemory(found, nbytes)
 
@@ -65,7 +71,9 @@ class ModelDevice(Device):
         return memory
 
     def attach(self, handle: Mapping[str, Any]) -> Memory:
-        raise DeviceError("Modelled memory lives in one process.", "Nothing was mapped.", "Use a real driver.")
+        raise DeviceError(
+            "Modelled memory lives in one process.", "Nothing was mapped.", "Use a real driver."
+        )
 
     def stream(self, native: object | None = None) -> ModelStream:
         return ModelStream(self._schedule, native)

@@ -47,7 +47,9 @@ class Row:
     def decode(cls, code: int, location: int, register: int, value: int) -> Row:
         control = bool(location & lib.UMSH_IN_CONTROL)
         place = location & ~lib.UMSH_IN_CONTROL
-        return cls(OPS[code & 0xFF], code >> 8 & 0xFF, HALF_NBYTES[code >> 16], control, place, register, value)
+        return cls(
+            OPS[code & 0xFF], code >> 8 & 0xFF, HALF_NBYTES[code >> 16], control, place, register, value
+        )
 
 
 class Interpreter:

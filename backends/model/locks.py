@@ -17,7 +17,9 @@ ALGORITHMS = ("cas", "ticket", "peterson")
 TEST_THEN_SET_POLLS = 64
 
 
-def modify(port: Port, memory: ModelMemory, offset: int, change: Callable[[int], int], split: bool) -> Job[int]:
+def modify(
+    port: Port, memory: ModelMemory, offset: int, change: Callable[[int], int], split: bool
+) -> Job[int]:
     """One read-modify-write; two plain accesses when it is split or the machine is at fault. Returns the old word."""
     if not split and "nonatomic" not in port.faults:
         old = port.modify(memory, offset, change)
@@ -38,7 +40,9 @@ def take(port: Port, memory: ModelMemory, at: int, algorithm: str, polls_max: in
         return True
     if algorithm == "ticket":
         ticket = yield from modify(port, memory, at + NEXT, lambda old: old + 1, split=False)
-        taken = yield from _until(port, polls_max, lambda: port.load(memory, at + SERVING, 4, "acquire") == ticket)
+        taken = yield from _until(
+            port, polls_max, lambda: port.load(memory, at + SERVING, 4, "acquire") == ticket
+        )
         return taken
     if algorithm == "peterson":
         other = OTHER[port.name]

@@ -25,7 +25,9 @@ class Entry:
     through: bool = False
 
     def overlaps(self, memory: ModelMemory, offset: int, nbytes: int) -> bool:
-        return self.memory is memory and self.offset < offset + nbytes and offset < self.offset + len(self.data)
+        return (
+            self.memory is memory and self.offset < offset + nbytes and offset < self.offset + len(self.data)
+        )
 
 
 class Port:
@@ -82,7 +84,12 @@ class Port:
     def store(self, memory: ModelMemory, offset: int, value: int, nbytes: int = 4, order: str = "plain",
               wakes: bool = False) -> None:  # fmt: skip
         """Into the store buffer. wakes: it is a set, which the fault lost_wakeup may lose."""
-        if wakes and "lost_wakeup" in self.faults and order == "release" and self.chance.random() < WAKEUP_LOSS:
+        if (
+            wakes
+            and "lost_wakeup" in self.faults
+            and order == "release"
+            and self.chance.random() < WAKEUP_LOSS
+        ):
             return
         while len(self.buffer) >= BUFFER_MAX:
             self.drain_one()
@@ -195,10 +202,14 @@ class Port:
     def _may_go(self, at: int) -> bool:
         entry, older = self.buffer[at], self.buffer[:at]
         if "reorder" in self.faults:
-            return not any(entry.memory and one.overlaps(entry.memory, entry.offset, len(entry.data)) for one in older)
+            return not any(
+                entry.memory and one.overlaps(entry.memory, entry.offset, len(entry.data)) for one in older
+            )
         if entry.memory is None or entry.release:
             return at == 0
-        return not any(one.memory is None or one.overlaps(entry.memory, entry.offset, len(entry.data)) for one in older)
+        return not any(
+            one.memory is None or one.overlaps(entry.memory, entry.offset, len(entry.data)) for one in older
+        )
 
     def _arrive(self, entry: Entry) -> None:
         memory, offset, data = entry.memory, entry.offset, entry.data

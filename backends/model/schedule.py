@@ -74,7 +74,9 @@ class Schedule:
             for port in self._ports:
                 port.disturb()
         raise WaitTimeout(
-            f"A modelled job did not end within {EVENTS_MAX} events.", "It is still running.", "Report this job."
+            f"A modelled job did not end within {EVENTS_MAX} events.",
+            "It is still running.",
+            "Report this job.",
         )
 
 
