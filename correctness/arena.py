@@ -31,7 +31,9 @@ def safe_kind(device: Device) -> MemoryKind | None:
 class Arena:
     """Words of the subject's kind, control words and registers of the safe kind, for `roles` roles."""
 
-    def __init__(self, device: Device, subject: Subject, where: Layout, roles: int, slots: int, chunk: int) -> None:
+    def __init__(
+        self, device: Device, subject: Subject, where: Layout, roles: int, slots: int, chunk: int
+    ) -> None:
         kinds = {kind.name: kind for kind in device.memory_kinds()}
         safe = safe_kind(device)
         if safe is None:
@@ -41,7 +43,7 @@ class Arena:
         self._made: list[Memory] = []
         self._scratch = slots * where.words_slot
         self.words = self._make(kinds[subject.memory], self._scratch + 2 * SCRATCH_LINES * lib.UMSH_LINE)
-        self.control = self._make(safe, lib.UMSH_CONTROL_HEADER + max(slots * where.control_slot, lib.UMSH_LINE))
+        self.control = self._make(safe, lib.UMSH_CONTROL_HEADER + slots * where.control_slot)
         self.registers = [self._make(safe, chunk * REGISTERS_MAX * 4) for _ in range(roles)]
         self._header = _view(self.control.address, lib.UMSH_CONTROL_HEADER)
 

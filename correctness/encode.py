@@ -19,7 +19,7 @@ SLOT_ALIGN_NBYTES = 256
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the locations of one test lie in a slot. offsets: with UMSH_IN_CONTROL; nbytes: of each location."""
+    """Where the locations of one test lie in a slot. offsets: with UMSH_IN_CONTROL; nbytes: of each."""
 
     offsets: Mapping[str, int]
     nbytes: Mapping[str, int]
@@ -53,15 +53,16 @@ def body(role: Role, where: Layout, subject: Subject, registers: Sequence[str]) 
 
 def warm(where: Layout) -> Rows:
     """Load every location, so that the agent holds its old value."""
-    return _rows([_pack("warm", where.offsets[name], value=size) for name, size in where.nbytes.items() if size])
+    sizes = {name: nbytes for name, nbytes in where.nbytes.items() if nbytes}
+    return _rows([_pack("warm", where.offsets[name], value=nbytes) for name, nbytes in sizes.items()])
 
 
 def prelude(test: Litmus, where: Layout, number: int, traffic: int, delay: int) -> Rows:
     """What comes before the body when both roles run at once: set, warm, disturb, meet, wait a little."""
-    first = [_pack("store", where.offsets[name], _order("seq_cst"), value=value)
-             for name, value in test.initial.items() if number == 0]  # fmt: skip
-    meet = "acq_rel" if test.initial else "relaxed"
-    last = [_pack("traffic", value=traffic), _pack("rendezvous", how=_order(meet)), _pack("delay", value=delay)]
+    initial = test.initial if number == 0 else {}
+    first = [_pack("store", where.offsets[name], _order("seq_cst"), value=v) for name, v in initial.items()]
+    meet = _pack("rendezvous", how=_order("acq_rel" if test.initial else "relaxed"))
+    last = [_pack("traffic", value=traffic), meet, _pack("delay", value=delay)]
     return np.concatenate([_rows(first), warm(where), _rows(last)])
 
 
@@ -73,7 +74,8 @@ def _steps(test: Litmus) -> list[Step]:
 def _row(step: Step, where: Layout, subject: Subject, registers: Sequence[str]) -> tuple[int, int, int, int]:
     register = registers.index(step.registers[0]) if step.registers else 0
     width = getattr(lib, f"UMSH_WIDTH_{step.width.upper()}")
-    return _pack(step.op, where.offsets.get(step.location, 0), _how(step, subject), width, register, step.value)
+    location = where.offsets.get(step.location, 0)
+    return _pack(step.op, location, _how(step, subject), width, register, step.value)
 
 
 def _how(step: Step, subject: Subject) -> int:

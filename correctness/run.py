@@ -85,7 +85,8 @@ def _mutant(game: Game, mutant: Mutant, n: int) -> str:
     same = Game(game.device, test, game.subject, game.direction, game.where, game.plan, mutant.roles,
                 mutant.unordered)  # fmt: skip
     always = mutant.observable == "always"
-    tally = _play(same, n, lambda seen, done: count_forbidden(test, seen) > 0 or (not always and done >= n // 4))
+    some = STRETCH * n if always else n // 4
+    tally = _play(same, n, lambda seen, done: count_forbidden(test, seen) > 0 or done >= some)
     if count_forbidden(test, tally.outcomes):
         return "caught"
     return "missed" if always else "not observable here"
@@ -147,7 +148,9 @@ def _hand_over(arena: Arena, game: Game, stress: Stress, instances: int) -> tupl
     arena.begin()
     pair = agents(game.device, game.direction)
     names = [_registers(role) for role in game.test.roles]
-    programs = [body(role, game.where, game.subject, own) for role, own in zip(game.roles, names, strict=True)]
+    programs = [
+        body(role, game.where, game.subject, own) for role, own in zip(game.roles, names, strict=True)
+    ]
     for agent in pair[::-1]:
         arena.start(agent, 0, warm(game.where), 0, instances, stress).result(DEADLINE_S)
     order = range(len(programs))
@@ -169,7 +172,8 @@ def _registers(role: Role) -> list[str]:
 
 
 def _observed(arena: Arena, names: list[list[str]], instances: int) -> NDArray[np.uint32]:
-    return np.concatenate([arena.seen(number, len(own), instances) for number, own in enumerate(names)], axis=1)
+    parts = [arena.seen(number, len(own), instances) for number, own in enumerate(names)]
+    return np.concatenate(parts, axis=1)
 
 
 def _histogram(names: Sequence[str], registers: NDArray[np.uint32]) -> dict[str, int]:

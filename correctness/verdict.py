@@ -68,8 +68,9 @@ def judge(test: Litmus, tally: Tally, mutants: Mapping[str, str]) -> tuple[str, 
     """(verdict, reason) of a run and of its mutants, by the rules of docs/litmus.md."""
     bad = count_forbidden(test, tally.outcomes)
     if bad:
-        which = max((text for text in tally.outcomes if is_forbidden(test, text)), key=tally.outcomes.__getitem__)
-        return "broken", f"{bad} of {tally.n} instances showed a forbidden outcome, most often {which!r}"
+        shown = [text for text in tally.outcomes if is_forbidden(test, text)]
+        often = max(shown, key=tally.outcomes.__getitem__)
+        return "broken", f"{bad} of {tally.n} instances showed a forbidden outcome, most often {often!r}"
     if tally.stopped:
         return "unproven", f"stopped after {tally.n} instances: {tally.stopped}"
     gone = missing(test, tally.outcomes)

@@ -13,5 +13,5 @@ __all__ = ["ModelDevice", "open_device"]
 
 
 def open_device(which: int | str) -> ModelDevice:
-    """A fresh modelled device with the planted faults of "a,b"; 0 and "" are clean. DeviceError when unknown."""
+    """A fresh device with the planted faults of "a,b"; 0 and "" are clean. DeviceError for an unknown one."""
     return ModelDevice(parse_faults("" if which == 0 else str(which)))

@@ -9,17 +9,18 @@ import numpy as np
 
 from umsh.backends.driver import Agent, Memory, Pending, StepRun
 from umsh.backends.model import locks
-from umsh.backends.model.cost import COST_NS, block_ns, pattern
+from umsh.backends.model.cost import COST_NS, block_ns, pattern, poll_ns
 from umsh.backends.model.interpret import POLLS_MAX, WORD, Interpreter
 from umsh.backends.model.memory import ModelMemory
 from umsh.backends.model.port import Port
-from umsh.backends.model.schedule import Job, Schedule
+from umsh.backends.model.schedule import Job, Schedule, Together
 from umsh.errors import UnsupportedError
 from umsh.mechanism import READ_METHODS, THROTTLE_LEVELS, WRITE_METHODS
 
 T = TypeVar("T")
 PING, PONG = 0, 128  # byte offsets of the two flags of echo and poll
 POLLERS_MAX = 64
+NO_RB = "no load that passes the cache on write-back memory"
 
 
 class ModelAgent(Agent):
@@ -31,12 +32,8 @@ class ModelAgent(Agent):
         self._schedule = schedule
 
     def methods(self) -> Mapping[str, str]:
-        names = {*WRITE_METHODS, *READ_METHODS}
-        absent = {
-            "copy": "the model has no copy engine",
-            "RB": "" if self.kind == "gpu" else "no such instruction",
-        }
-        return {name: absent.get(name, "") for name in names}
+        absent = {"copy": "no copy engine"} if self.kind == "gpu" else {"copy": "no copy engine", "RB": NO_RB}
+        return {name: absent.get(name, "") for name in (*WRITE_METHODS, *READ_METHODS)}
 
     def fill(self, memory: Memory, offset: int, nbytes: int, seed: int, method: str) -> Pending[None]:
         where = self._checked(memory, method)
@@ -89,12 +86,14 @@ class ModelAgent(Agent):
     def lock_rounds(
         self, words: Memory, counter: Memory, rounds: int, algorithm: str, threads: int
     ) -> Pending[int]:
-        if algorithm not in locks.ALGORITHMS or threads != 1:
+        if algorithm not in locks.ALGORITHMS:
             raise UnsupportedError(
-                f"{threads} threads with lock {algorithm!r} were asked for.", "Nothing was started.",
-                f"The model runs one thread an agent, with {', '.join(locks.ALGORITHMS)}.",
+                f"Lock {algorithm!r} was asked for.", "Nothing was started.",
+                f"Use one of {', '.join(locks.ALGORITHMS)}.",
             )  # fmt: skip
-        return self._schedule.start(self.port, self._lock_rounds(words, counter, rounds, algorithm))
+        where, count = self._checked(words), self._checked(counter)
+        jobs = [self._lock_rounds(where, count, rounds, algorithm) for _ in range(threads)]
+        return Together([self._schedule.start(self.port, job) for job in jobs])
 
     def pollers_max(self, level: str) -> int:
         return POLLERS_MAX if level in THROTTLE_LEVELS else 0
@@ -105,8 +104,8 @@ class ModelAgent(Agent):
         for number in range(1, rounds + 1):
             if first:
                 self.port.store(words, mine, number, 4, "release", wakes=True)
-            for _ in range(POLLS_MAX):
-                yield COST_NS["poll"]
+            for poll in range(POLLS_MAX):
+                yield poll_ns(poll)
                 if self.port.load(words, theirs, 4, "acquire") >= number:
                     break
             else:
@@ -115,8 +114,7 @@ class ModelAgent(Agent):
                 self.port.store(words, mine, number, 4, "release", wakes=True)
         return rounds
 
-    def _lock_rounds(self, words: Memory, counter: Memory, rounds: int, algorithm: str) -> Job[int]:
-        where, count = self._checked(words), self._checked(counter)
+    def _lock_rounds(self, where: ModelMemory, count: ModelMemory, rounds: int, algorithm: str) -> Job[int]:
         yield COST_NS["launch"]
         for number in range(rounds):
             if not (yield from locks.take(self.port, where, 0, algorithm, POLLS_MAX)):
@@ -131,7 +129,9 @@ class ModelAgent(Agent):
         missing = self.methods().get(method, "not known")
         if missing:
             raise UnsupportedError(
-                f"The model's {self.kind} has no {method}: {missing}.", "Nothing was started.", ""
+                f"The model's {self.kind} has no {method}: {missing}.",
+                "Nothing was started.",
+                "Use another method.",
             )
         if not isinstance(memory, ModelMemory):
             raise TypeError(f"{memory!r} is not memory of a modelled device")

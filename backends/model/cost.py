@@ -11,22 +11,19 @@ import numpy as np
 
 from umsh.native import ffi, lib
 
-COST_NS = {
-    "load": 20,
-    "store": 5,
-    "fence": 40,
-    "modify": 60,
-    "pause": 80,
-    "poll": 100,
-    "turn": 4,
-    "launch": 2000,
-}
+COST_NS = {"load": 20, "store": 5, "fence": 40, "modify": 60, "pause": 80, "turn": 4, "launch": 2000}
 BLOCK_BYTES_PER_NS = 10
+POLL_NS, IDLE_NS, POLLS_BUSY = 100, 20_000, 256
 
 
 def block_ns(nbytes: int) -> int:
     """Moving `nbytes` in one run of accesses."""
     return COST_NS["load"] + nbytes // BLOCK_BYTES_PER_NS
+
+
+def poll_ns(number: int) -> int:
+    """The poll of that number in one wait: first often, then seldom, so that a vain wait costs few events."""
+    return POLL_NS if number < POLLS_BUSY else IDLE_NS
 
 
 @lru_cache(maxsize=64)

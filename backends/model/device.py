@@ -15,7 +15,7 @@ from umsh.backends.model.locks import ALGORITHMS
 from umsh.backends.model.memory import KINDS, ModelMemory
 from umsh.backends.model.port import Port
 from umsh.backends.model.schedule import ModelStream, Schedule
-from umsh.errors import DeviceError, OutOfMemory, UnsupportedError
+from umsh.errors import DeviceError, NeedError, OutOfMemory, UnsupportedError
 from umsh.mechanism import MemoryKind
 from umsh.native import ffi
 
@@ -40,11 +40,8 @@ class ModelDevice(Device):
         self.gpu = ModelAgent(gpu, self._schedule)
 
     def facts(self) -> Mapping[str, Fact]:
-        return {
-            "device": self.name,
-            "driver_version": "1",
-            **{f"fault_{f}": f in self.faults for f in FAULTS},
-        }
+        planted = {f"fault_{name}": name in self.faults for name in FAULTS}
+        return {"device": self.name, "driver_version": "1", **planted}
 
     def memory_kinds(self) -> tuple[MemoryKind, ...]:
         return KINDS
@@ -53,15 +50,18 @@ class ModelDevice(Device):
         found = self._kind(kind)
         if shared or pages not in found.pages:
             raise UnsupportedError(
-                f"Modelled memory has {', '.join(found.pages)} pages, of one process.", "Nothing was allocated.",
-                "Use pages='driver' and shared=False.",
+                f"{pages!r} pages, shared={shared} were asked for; modelled memory is of one process.",
+                "Nothing was allocated.", "Use pages='driver' and shared=False.",
             )  # fmt: skip
+        if nbytes < 1:
+            raise NeedError(
+                f"{nbytes} bytes were asked for.", "Nothing was allocated.", "Ask for at least one."
+            )
         if nbytes > TOTAL_NBYTES:
             raise OutOfMemory(
-                f"{nbytes} bytes were asked for; the model has {TOTAL_NBYTES}.",
-                "Nothing was allocated.",
+                f"{nbytes} bytes were asked for; the model has {TOTAL_NBYTES}.", "Nothing was allocated.",
                 "Ask for less.",
-            )
+            )  # fmt: skip
         return ModelMemory(found, nbytes)
 
     def adopt(self, kind: str, address: int, nbytes: int, keep: object) -> Memory:
@@ -71,9 +71,7 @@ class ModelDevice(Device):
         return memory
 
     def attach(self, handle: Mapping[str, Any]) -> Memory:
-        raise DeviceError(
-            "Modelled memory lives in one process.", "Nothing was mapped.", "Use a real driver."
-        )
+        raise DeviceError("Modelled memory is of one process.", "Nothing was mapped.", "Use a real driver.")
 
     def stream(self, native: object | None = None) -> ModelStream:
         return ModelStream(self._schedule, native)

@@ -9,7 +9,7 @@ import numpy as np
 
 from umsh.backends.driver import StepRun
 from umsh.backends.model import locks
-from umsh.backends.model.cost import COST_NS, block_ns, pattern
+from umsh.backends.model.cost import COST_NS, block_ns, pattern, poll_ns
 from umsh.backends.model.memory import ModelMemory
 from umsh.backends.model.port import Port
 from umsh.backends.model.schedule import Job
@@ -23,8 +23,10 @@ def _names(prefix: str, *names: str) -> dict[int, str]:
     return {getattr(lib, f"UMSH_{prefix}_{name.upper()}"): name for name in names}
 
 
-OPS = _names("STEP", "store", "load", "fence", "write", "read", "fill", "check", "add", "exchange", "cas", "wait",
-             "poll", "lock", "unlock", "increment", "warm", "traffic", "rendezvous", "delay")  # fmt: skip
+OPS = _names(
+    "STEP", "store", "load", "fence", "write", "read", "fill", "check", "add", "exchange", "cas", "wait", 
+    "poll", "lock", "unlock", "increment", "warm", "traffic", "rendezvous", "delay",
+)  # fmt: skip
 ORDERS = _names("ORDER", "plain", "relaxed", "acquire", "release", "acq_rel", "seq_cst", "split")
 WRITES, READS = _names("METHOD", "WA", "WF", "WBp"), _names("METHOD", "RA", "RI", "RB")
 LOCKS = {**_names("LOCK", *locks.ALGORITHMS), lib.UMSH_STEP_TEST_THEN_SET: "test_then_set"}
@@ -47,9 +49,8 @@ class Row:
     def decode(cls, code: int, location: int, register: int, value: int) -> Row:
         control = bool(location & lib.UMSH_IN_CONTROL)
         place = location & ~lib.UMSH_IN_CONTROL
-        return cls(
-            OPS[code & 0xFF], code >> 8 & 0xFF, HALF_NBYTES[code >> 16], control, place, register, value
-        )
+        half = HALF_NBYTES[code >> 16]
+        return cls(OPS[code & 0xFF], code >> 8 & 0xFF, half, control, place, register, value)
 
 
 class Interpreter:
@@ -96,9 +97,9 @@ class Interpreter:
         if not half:
             self.port.store(memory, offset, value, 4, order, wakes=True)
         elif order == "split":
-            self.port.store(memory, offset, part, half)
+            self.port.store(memory, offset, part, half, "relaxed")
             yield COST_NS["pause"]
-            self.port.store(memory, offset + half, part, half)
+            self.port.store(memory, offset + half, part, half, "relaxed")
         else:
             self.port.store_pair(memory, offset, part, half, order)
         yield COST_NS["store"]
@@ -174,8 +175,8 @@ class Interpreter:
     def slow_rendezvous(self, row: Row, memory: ModelMemory, offset: int) -> Job[bool]:
         store, load = ("release", "acquire") if ORDERS[row.how] == "acq_rel" else ("relaxed", "relaxed")
         self._header(lib.UMSH_CONTROL_ARRIVED, self.run.role, self.instance + 1, store)
-        for _ in range(POLLS_MAX):
-            yield COST_NS["poll"]
+        for number in range(POLLS_MAX):
+            yield poll_ns(number)
             if self._seen(lib.UMSH_CONTROL_ARRIVED, 1 - self.run.role, load) > self.instance:
                 return True
             if self._seen(lib.UMSH_CONTROL_STOP, 0):
@@ -183,9 +184,8 @@ class Interpreter:
         return False
 
     def quick_warm(self, row: Row, memory: ModelMemory, offset: int) -> int:
-        for place in range(offset, offset + row.value, 32):
-            self.port.load(memory, place)
-        return COST_NS["load"]
+        self.port.read_block(memory, offset, row.value, "RA")
+        return block_ns(row.value)
 
     def quick_traffic(self, row: Row, memory: ModelMemory, offset: int) -> int:
         lines = self.settings[lib.UMSH_SET_SCRATCH_LINES]
@@ -207,14 +207,14 @@ class Interpreter:
 
     def _until(self, row: Row, look: Callable[[], int]) -> Job[bool]:
         late = 0
-        for _ in range(POLLS_MAX):
+        for number in range(POLLS_MAX):
             reached = _signed(look() - self.base - row.value, 32) >= 0
             self.registers[self.first + row.register] = reached
             if reached or late > self.settings[lib.UMSH_SET_GRACE]:
                 return True
             if late or self._seen(lib.UMSH_CONTROL_DONE, 1 - self.run.role) > self.instance:
                 late += 1
-            yield COST_NS["poll"]
+            yield poll_ns(number)
         return False
 
     def _place(self, row: Row) -> tuple[ModelMemory, int]:

@@ -38,6 +38,11 @@ class Image:
             self.bytes[span] = self.home[span]
             self.valid[line] = True
 
+    def fetch_all(self, lines: range) -> None:
+        """fetch() of every line that is not valid."""
+        for line in np.flatnonzero(~self.valid[lines.start : lines.stop]):
+            self.fetch(lines.start + int(line))
+
     def write_back(self, line: int) -> None:
         """Put a dirty line into memory, all of it; it stays valid."""
         if self.dirty[line]:

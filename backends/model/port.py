@@ -16,7 +16,7 @@ WAKEUP_LOSS = 1 / 16
 
 @dataclass(slots=True)
 class Entry:
-    """A store on its way. through: to memory, past the own cache. fence: holds back what follows, holds no data."""
+    """A store on its way. through: to memory, past the own cache. Without memory: a fence between stores."""
 
     memory: ModelMemory | None
     offset: int = 0
@@ -25,9 +25,9 @@ class Entry:
     through: bool = False
 
     def overlaps(self, memory: ModelMemory, offset: int, nbytes: int) -> bool:
-        return (
-            self.memory is memory and self.offset < offset + nbytes and offset < self.offset + len(self.data)
-        )
+        if self.memory is not memory:
+            return False
+        return self.offset < offset + nbytes and offset < self.offset + len(self.data)
 
 
 class Port:
@@ -84,12 +84,8 @@ class Port:
     def store(self, memory: ModelMemory, offset: int, value: int, nbytes: int = 4, order: str = "plain",
               wakes: bool = False) -> None:  # fmt: skip
         """Into the store buffer. wakes: it is a set, which the fault lost_wakeup may lose."""
-        if (
-            wakes
-            and "lost_wakeup" in self.faults
-            and order == "release"
-            and self.chance.random() < WAKEUP_LOSS
-        ):
+        lossy = wakes and order == "release" and "lost_wakeup" in self.faults
+        if lossy and self.chance.random() < WAKEUP_LOSS:
             return
         while len(self.buffer) >= BUFFER_MAX:
             self.drain_one()
@@ -161,8 +157,7 @@ class Port:
         if method == "RI":
             self.invalidate(memory, offset, nbytes)
         image = self._use(memory)
-        for line in lines_of(offset, nbytes):
-            image.fetch(line)
+        image.fetch_all(lines_of(offset, nbytes))
         return bytes(image.view[offset : offset + nbytes])
 
     def settle(self) -> None:
@@ -201,24 +196,20 @@ class Port:
 
     def _may_go(self, at: int) -> bool:
         entry, older = self.buffer[at], self.buffer[:at]
-        if "reorder" in self.faults:
-            return not any(
-                entry.memory and one.overlaps(entry.memory, entry.offset, len(entry.data)) for one in older
-            )
-        if entry.memory is None or entry.release:
+        held = "reorder" not in self.faults
+        if entry.memory is None or (entry.release and held):
             return at == 0
-        return not any(
-            one.memory is None or one.overlaps(entry.memory, entry.offset, len(entry.data)) for one in older
-        )
+        place = entry.memory, entry.offset, len(entry.data)
+        return not any((one.memory is None and held) or one.overlaps(*place) for one in older)
 
     def _arrive(self, entry: Entry) -> None:
         memory, offset, data = entry.memory, entry.offset, entry.data
         assert memory is not None
         mine, end = self._use(memory), offset + len(data)
         if not (memory.coherent or entry.through):
-            for line in lines_of(offset, len(data)):
-                mine.fetch(line)
-                mine.dirty[line] = True
+            lines = lines_of(offset, len(data))
+            mine.fetch_all(lines)
+            mine.dirty[lines.start : lines.stop] = True
             mine.view[offset:end] = data
             return
         memory.view[offset:end] = data

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Generic, TypeVar
 
 from umsh.backends.driver import Event, Pending, Stream
@@ -14,7 +14,8 @@ T = TypeVar("T")
 Job = Generator[int, None, T]  # yields what each of its events costs, in ns
 
 JITTER_NS = 150
-EVENTS_MAX = 20_000_000  # of one wait for a job; each job has smaller bounds of its own
+FOREVER_S = 1e9
+EVENTS_MAX = 20_000_000  # of one wait for a job, whose own bounds are smaller
 
 
 class Running(Pending[T], Generic[T]):
@@ -38,7 +39,7 @@ class Running(Pending[T], Generic[T]):
             self.port.settle()
 
     def result(self, timeout_s: float) -> T:
-        self._schedule.finish(self)
+        self._schedule.finish(self, timeout_s)
         return self._value  # type: ignore[return-value]
 
 
@@ -60,12 +61,15 @@ class Schedule:
     def unfinished(self) -> list[Running[object]]:
         return list(self._running)
 
-    def finish(self, wanted: Running[T]) -> None:
-        """Run everything until `wanted` has ended. WaitTimeout after EVENTS_MAX events."""
+    def finish(self, wanted: Running[T], timeout_s: float) -> None:
+        """Run everything until `wanted` has ended. WaitTimeout after `timeout_s` of virtual time."""
         jitter = self._chance.random
+        deadline_ns = self.clock_ns + timeout_s * 1e9
         for _ in range(EVENTS_MAX):
             if wanted.done:
                 return
+            if wanted.time_ns > deadline_ns:
+                break
             turn = min(self._running, key=lambda one: one.time_ns + JITTER_NS * jitter())
             turn.step()
             self.clock_ns = max(self.clock_ns, turn.time_ns)
@@ -74,10 +78,20 @@ class Schedule:
             for port in self._ports:
                 port.disturb()
         raise WaitTimeout(
-            f"A modelled job did not end within {EVENTS_MAX} events.",
-            "It is still running.",
-            "Report this job.",
+            f"A modelled job did not end within {timeout_s} s of virtual time.",
+            "It goes on with the device's next work, to its own bound.",
+            "Wait longer, or start its partner.",
         )
+
+
+class Together(Pending[int]):
+    """Several jobs whose results add up."""
+
+    def __init__(self, parts: Sequence[Pending[int]]) -> None:
+        self._parts = parts
+
+    def result(self, timeout_s: float) -> int:
+        return sum(part.result(timeout_s) for part in self._parts)
 
 
 class ModelEvent(Event):
@@ -92,7 +106,7 @@ class ModelEvent(Event):
 
     def wait(self, timeout_s: float) -> None:
         for job in self._jobs:
-            self._schedule.finish(job)
+            self._schedule.finish(job, timeout_s)
 
 
 class ModelStream(Stream):
@@ -106,7 +120,7 @@ class ModelStream(Stream):
         return ModelEvent(self._schedule)
 
     def wait_event(self, event: Event) -> None:
-        event.wait(0.0)
+        event.wait(FOREVER_S)
 
     def synchronize(self, timeout_s: float) -> None:
         ModelEvent(self._schedule).wait(timeout_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from umsh.correctness.language import Litmus, Mutant, load, store
 
 reader = [load("word", "seen", "relaxed", "16_pair")]
+halves = [store("word", value, "split", "16_pair") for value in (1, 2)]
 
 TEST = Litmus(
     clause="A4",
@@ -14,6 +15,6 @@ TEST = Litmus(
     forbidden=[f"seen_low={a} seen_high={b}" for a in range(3) for b in range(3) if a != b],
     ordinary=["seen_low=0 seen_high=0", "seen_low=2 seen_high=2"],
     mutants={
-        "stored as two 16-bit halves": Mutant([[store("word", value, "split", "16_pair") for value in (1, 2)], reader]),
+        "stored as two 16-bit halves": Mutant([halves, reader]),
     },
 )

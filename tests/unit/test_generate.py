@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from pathlib import Path
 
@@ -104,11 +105,13 @@ def test_ranges_of_each_need_cover_every_size_once(profile: Profile) -> None:
     for parts in by_need.values():
         assert parts[0][0] == 1
         assert parts[-1][1] == 0
-        assert all(low[1] + 1 == high[0] for low, high in zip(parts, parts[1:], strict=False))
+        assert all(low[1] + 1 == high[0] for low, high in itertools.pairwise(parts))
 
 
 def test_large_pages_are_chosen_where_binding_them_pays(profile: Profile) -> None:
-    system = judged(judged(profile, "pinned:WA/RA", "broken"), "pinned:WA/RI", "broken")
+    system = profile
+    for other in ("pinned:WA/RA", "pinned:WA/RI", "copy:copy/copy"):
+        system = judged(system, other, "broken")
     assert chosen(made(system), 4096, direction="gpu->cpu", source="gpu") == "system.4k:WA/RA"
     assert chosen(made(system), 1 << 28, direction="gpu->cpu", source="gpu") == "system.thp:WA/RA"
 

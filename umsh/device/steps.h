@@ -35,7 +35,7 @@ enum {
     UMSH_STEP_LOCK, UMSH_STEP_UNLOCK, UMSH_STEP_INCREMENT,            /* order field = lock algorithm */
     UMSH_STEP_WARM, UMSH_STEP_TRAFFIC, UMSH_STEP_RENDEZVOUS, UMSH_STEP_DELAY
 };
-/* SPLIT is the mutant of every access: not one access but two plain ones. */
+/* SPLIT is the mutant of every access: not one access but two. */
 enum {
     UMSH_ORDER_PLAIN, UMSH_ORDER_RELAXED, UMSH_ORDER_ACQUIRE, UMSH_ORDER_RELEASE, UMSH_ORDER_ACQ_REL,
     UMSH_ORDER_SEQ_CST, UMSH_ORDER_SPLIT
@@ -170,9 +170,9 @@ UMSH_FUNCTION void step_store_wide(step_state *s, step_bytes p, umsh_u32 width, 
             step_store64(p, (umsh_u64)v << 32 | v, order);
             return;
         }
-        step_store((step_word)p, v, UMSH_ORDER_PLAIN);
+        step_store((step_word)p, v, UMSH_ORDER_RELAXED);
         step_pause(s, 16);
-        step_store((step_word)(p + 4), v, UMSH_ORDER_PLAIN);
+        step_store((step_word)(p + 4), v, UMSH_ORDER_RELAXED);
     } else {
         if (order != UMSH_ORDER_SPLIT) {
             step_store((step_word)p, part << 16 | part, order);

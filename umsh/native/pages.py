@@ -114,7 +114,7 @@ def map_pages(nbytes: int, pages: str = "thp", prefault: bool = True, shared: bo
 
 
 def attach_pages(fd: int, nbytes: int) -> Mapping:
-    """Map the bytes of the shared mapping behind `fd` (it stays the caller's). DeviceError when it is gone."""
+    """Map the bytes of the shared mapping behind `fd` (still the caller's). DeviceError when it is gone."""
     mapping = Mapping()
     result = lib.umsh_pages_attach(fd, nbytes, mapping._mapping)
     if result < 0:

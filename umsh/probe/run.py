@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -60,19 +61,28 @@ class Progress:
 Tell = Callable[[Progress], None]
 
 
+PACE_KNOWN_S = 3.0  # before so much was expected to be done, its pace is no estimate
+
+
 class Clock:
     """Estimates the time left from what steps were expected to take and what they took."""
 
     def __init__(self) -> None:
-        self._expected = self._taken = 0.0
+        self._expected: defaultdict[str, float] = defaultdict(float)
+        self._taken: defaultdict[str, float] = defaultdict(float)
 
     def took(self, step: Step, seconds: float) -> None:
-        self._expected += step.expected_s
-        self._taken += seconds
+        """Learn from a step of its kind."""
+        self._expected[step.kind] += step.expected_s
+        self._taken[step.kind] += seconds
 
     def left_s(self, steps: Iterable[Step]) -> float:
-        pace = self._taken / self._expected if self._expected > 5.0 else 1.0
-        return pace * sum(step.expected_s for step in steps)
+        """Seconds that steps should take, at the pace of those of their kind so far."""
+        return sum(step.expected_s * self._pace(step.kind) for step in steps)
+
+    def _pace(self, kind: str) -> float:
+        known = self._expected[kind]
+        return self._taken[kind] / known if known > PACE_KNOWN_S else 1.0
 
 
 def ask(settings: Settings, child: Child) -> Asked:
@@ -138,9 +148,10 @@ class Probe:
 
     def run(self) -> Profile:
         """Verdicts, then samples; the profile they make. It is written by write()."""
-        verdicts = msgspec.convert(self._steps(self._tests(), self._benches(None)), list[VerdictRecord])
+        tests = self._tests()
+        verdicts = msgspec.convert(self._steps(tests, 0, self._benches(None)), list[VerdictRecord])
         kept = kept_subjects(self.asked, verdicts) if self.settings.verdicts else None
-        samples = msgspec.convert(self._steps(self._benches(kept), []), list[SampleRecord])
+        samples = msgspec.convert(self._steps(self._benches(kept), len(tests), []), list[SampleRecord])
         return self._profile(verdicts, samples)
 
     def write(self, profile: Profile) -> tuple[choices.Choice | None, str]:
@@ -159,7 +170,7 @@ class Probe:
         data = {(sharing, way) for sharing, way, _ in force.data}
         litmus = [one for one in self.asked.litmus if one[1] in force.control or one[1:] in data]
         asked = msgspec.structs.replace(self.asked, litmus=litmus)
-        return msgspec.convert(self._steps(self._tests(asked), []), list[VerdictRecord])
+        return msgspec.convert(self._steps(self._tests(asked), 0, []), list[VerdictRecord])
 
     def _heading(self) -> dict[str, Any]:
         """What must be equal for steps of an interrupted probe to count."""
@@ -180,13 +191,14 @@ class Probe:
         steps = bench_steps(self.asked, ask.device, ask.quick, ask.seed, str(self.folder), kept)
         return [s for s in steps if ask.benches is None or s.request["bench"] in ask.benches]
 
-    def _steps(self, steps: Sequence[Step], later: Sequence[Step]) -> list[Any]:
-        """Records of all steps; those in the journal are not done again."""
+    def _steps(self, steps: Sequence[Step], before: int, later: Sequence[Step]) -> list[Any]:
+        """Records of all steps; those in the journal are not done again. before, later: steps around them."""
         records: list[Any] = []
         for place, step in enumerate(steps):
             if step.key not in self._journal.done:
                 left = self._clock.left_s([*steps[place:], *later])
-                self._tell(Progress(step.say, place, len(steps) + len(later), left))
+                total = before + len(steps) + len(later)
+                self._tell(Progress(step.say, before + place, total, left))
                 self._journal.add(step.key, self._do(step))
             records += self._journal.done[step.key]
         return records

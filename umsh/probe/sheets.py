@@ -174,8 +174,8 @@ def choice_sheet(choice: Choice) -> Sheet:
     return Sheet(
         "Choice", ("op", "range", "mechanism", "next", "ratio", "evidence"), tuple(rows),
         "ratio: median of next over that of the mechanism, where it is smallest in the range. "
-        f"Below {1 + stats.EFFECT_MIN:.2f}, or with p >= {stats.ALPHA:g}, no difference is proven: the simpler stays. "
-        "rate: bound of forbidden outcomes, 3/n.",
+        f"Below {1 + stats.EFFECT_MIN:.2f}, or with p >= {stats.ALPHA:g}, no difference is proven "
+        "and the simpler stays. rate: bound of forbidden outcomes, 3/n.",
     )  # fmt: skip
 
 
