@@ -93,6 +93,7 @@ class FakeMemory(Memory):
     def free(self) -> None:
         self.freed += 1
         self.device.freed.append(self)
+        self.keep = self.cpu = self.gpu = None
 
 
 class FakeAgent:

@@ -169,7 +169,7 @@ def _memory(
                 raise UnsupportedError("'copy' is two memories; other processes would see only one.")
             return device.allocate(mechanism.memory, need.nbytes, mechanism.pages, shared), mechanism
         except (AdoptError, UnsupportedError) as error:
-            if not shared and adopted is None:
+            if len(resolved.candidates) == 1 or not (shared or adopted is not None):
                 raise
             refusals.append(error)
     reasons = " ".join(f"{m.memory}: {e.state}" for m, e in zip(resolved.candidates, refusals, strict=True))

@@ -140,7 +140,9 @@ class OpenCLDevice(Device):
         check_process()
         if native is None:
             return self._stream
-        if not isinstance(native, cl.CommandQueue) or native.context != self.context:
+        with calling("clGetCommandQueueInfo"):
+            own = isinstance(native, cl.CommandQueue) and native.context == self.context
+        if not own:
             raise DeviceError(
                 f"{native!r} is not a queue of this device's context.",
                 "It cannot be ordered with the region's hand-overs.",

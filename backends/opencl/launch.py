@@ -159,8 +159,7 @@ class Launcher:
             text = (HERE / source).read_text(encoding="utf-8")
             with warnings.catch_warnings():  # Intel's compiler always says something
                 warnings.simplefilter("ignore", cl.CompilerWarning)
-                # The runtimes keep caches of their own; pyopencl's would need a writable home.
-                built = cl.Program(self._device.context, text).build(options, cache_dir=False)
+                built = cl.Program(self._device.context, text).build(options)
             self._programs[source] = built
         return self._programs[source]
 

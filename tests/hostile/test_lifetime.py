@@ -1,4 +1,4 @@
-"""Memory outlives every array of it, is freed once, and never under running work (contract B6, B7; A04, A10)."""
+"""Memory outlives its arrays, is freed once, and never under running work (contract B6, B7; A04, A10)."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_thousand_regions_leave_no_mappings_and_no_memory(device: Any) -> None
         for index in range(count):
             region = umsh.bind(1 << 20, "u1", device="opencl:0", mechanism="system.4k:WA/RA")
             with region.on_cpu(write=True) as a:
-                a[:: 4096] = index % 256
+                a[::4096] = index % 256
 
     rounds(20)
     maps, before = _maps(), resident()

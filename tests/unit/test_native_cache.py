@@ -75,3 +75,17 @@ def test_zero_bytes_touch_nothing() -> None:
     lib.umsh_copy_bypass(1, 1, 0)
     lib.umsh_fill(4, 0, 1, lib.UMSH_WRITE_BYPASS)
     assert lib.umsh_check(4, 0, 1, lib.UMSH_READ_INVALIDATE) == 0
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("read", READS)
+def test_a_described_region_publishes_and_refreshes(region: int, write: int, read: int) -> None:
+    """What a native program is handed: addresses, size and two functions that keep every byte."""
+    described = ffi.new("umsh_region *")
+    lib.umsh_region_describe(described, region, 0x1234, NBYTES, write, read)
+    assert (int(ffi.cast("uintptr_t", described.cpu)), described.device) == (region, 0x1234)
+    assert described.nbytes == NBYTES
+    lib.umsh_fill(region, NBYTES, 3, lib.UMSH_WRITE_ALONE)
+    described.publish(described, 3, NBYTES - 3)
+    described.refresh(described, 3, NBYTES - 3)
+    assert lib.umsh_check(region, NBYTES, 3, lib.UMSH_READ_ALONE) == 0

@@ -159,7 +159,8 @@ def test_failed_work_is_a_device_error(device: OpenCLDevice) -> None:
 
 
 def test_a_queue_of_another_context_is_refused(device: OpenCLDevice) -> None:
-    queue = cl.CommandQueue(cl.Context([device.native]))
+    context = cl.Context([device.native])
+    queue = cl.CommandQueue(context)
     with pytest.raises(DeviceError, match=r"device\.context"):
         device.stream(queue)
 

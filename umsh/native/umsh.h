@@ -185,8 +185,10 @@ static inline int umsh_unlock(uint32_t *lock, int algorithm, uint32_t tag) {
 
 /* ---- regions ------------------------------------------------------------------------- */
 
-/* A bound region, as `Region.native()` describes it. publish: call after the CPU wrote [offset, offset + n)
- * and before the GPU is told. refresh: call after the GPU's word was acquired and before the CPU reads. */
+/* A bound region, as `umsh_region_describe` of the Python module fills it in. publish: call after the CPU
+ * wrote [offset, offset + n) and before the GPU is told. refresh: call after the GPU's word was acquired and
+ * before the CPU reads. Neither may be called once the region is unbound. */
+/* cdef begin */
 typedef struct umsh_region umsh_region;
 struct umsh_region {
     void *cpu;
@@ -195,6 +197,7 @@ struct umsh_region {
     void (*publish)(const umsh_region *region, size_t offset, size_t n);
     void (*refresh)(const umsh_region *region, size_t offset, size_t n);
 };
+/* cdef end */
 
 #ifdef __cplusplus
 }
