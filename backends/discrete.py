@@ -19,7 +19,11 @@ PLATFORM = Platform(
     name="discrete",
     driver="cuda",
     matches=_matches,
-    safe_mechanisms=("pinned.driver:WA/RA", "copy.driver:copy/copy"),
+    safe_mechanisms=(
+        "pinned.driver:WA/RA",
+        "registered.thp:WA/RA",
+        "copy.driver:copy/copy",
+    ),
     safe_memory=("pinned",),
     safe_lock="peterson",
     safe_wait="block",

@@ -18,7 +18,12 @@ PLATFORM = Platform(
     name="integrated",
     driver="cuda",
     matches=_matches,
-    safe_mechanisms=("pinned.driver:WA/RA", "copy.driver:copy/copy"),
+    safe_mechanisms=(
+        "pinned.driver:WA/RA",
+        "registered.thp:WA/RA",
+        "system.thp:WA/RA",
+        "copy.driver:copy/copy",
+    ),
     safe_memory=("pinned",),
     safe_lock="peterson",
     safe_wait="block",

@@ -20,7 +20,7 @@ from umsh.backends.cuda.stream import CudaStream, WholeDevice
 from umsh.backends.cuda.vmm import host_vmm
 from umsh.backends.driver import Device, Fact, Memory, Stream
 from umsh.backends.pages import Pages
-from umsh.errors import AdoptError, DeviceError, UnsupportedError
+from umsh.errors import AdoptError, DeviceError, NeedError, UnsupportedError
 from umsh.machine import MemoryInfo, check_room, group_limits, read_meminfo, usable_memory
 from umsh.mechanism import MemoryKind
 
@@ -80,6 +80,8 @@ class CudaDevice(Device):
     def allocate(self, kind: str, nbytes: int, pages: str, shared: bool = False) -> Memory:
         check_process()
         found = self._kind(kind, pages)
+        if nbytes < 1:
+            raise NeedError(f"{nbytes} bytes were asked for.", "Nothing was allocated.", "Ask for 1 or more.")
         if shared and found.pages != OWN_PAGES:
             raise UnsupportedError(
                 f"Memory kind {kind!r} is the driver's own and cannot be lent to another process.",

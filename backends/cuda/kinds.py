@@ -7,6 +7,7 @@ atomics), CUDA for Tegra application note (memory table), libcu++ (conditions of
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from umsh.backends.driver import Fact
 from umsh.mechanism import MemoryKind
@@ -17,7 +18,7 @@ ORDERED_ONLY = "loads and stores only: HOST_NATIVE_ATOMIC_SUPPORTED is 0, so rea
 
 def memory_kinds(facts: Mapping[str, Fact]) -> tuple[MemoryKind, ...]:
     """Every kind this driver knows on a device with these attributes; absent ones name the attribute."""
-    return (
+    kinds = (
         _pinned(facts),
         _registered(facts),
         _system(facts),
@@ -29,6 +30,7 @@ def memory_kinds(facts: Mapping[str, Fact]) -> tuple[MemoryKind, ...]:
             note="pinned with 'driver' pages; pageable, as frameworks copy by default, with '4k'",
         ),
     )  # fmt: skip
+    return tuple(replace(kind, documented=False, inside=False) if kind.absent else kind for kind in kinds)
 
 
 def coherence_of(facts: Mapping[str, Fact]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from umsh.backends.cuda.calls import NOT_READY, check, check_process, driver, forked
 from umsh.backends.driver import Event, Stream
-from umsh.errors import DeviceError, NeedError, WaitTimeout
+from umsh.errors import DeviceError, WaitTimeout
 
 if TYPE_CHECKING:
     from umsh.backends.cuda.device import CudaDevice
@@ -137,7 +137,7 @@ def handle_of(stream: object) -> int:
         value = getattr(stream, name, None)
         if value is not None:
             return int(getattr(value, "value", value) or 0)
-    raise NeedError(
+    raise DeviceError(
         f"stream={stream!r} is no CUDA stream.",
         "Nothing was ordered.",
         "Pass a handle, or a stream of PyTorch, CuPy, numba-cuda or cuda.core.",

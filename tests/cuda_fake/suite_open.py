@@ -10,7 +10,7 @@ import pytest
 
 from umsh.backends import open_device
 from umsh.backends.cuda.device import CudaDevice
-from umsh.errors import DeviceError, NeedError
+from umsh.errors import DeviceError
 
 Open = Callable[[str], CudaDevice]
 
@@ -77,5 +77,5 @@ def test_the_callers_context_is_put_back(opened: Open, fake: Any) -> None:
 
 
 def test_what_is_no_stream_is_refused(opened: Open) -> None:
-    with pytest.raises(NeedError, match="no CUDA stream"):
+    with pytest.raises(DeviceError, match="no CUDA stream"):
         opened("h200").stream(object())
