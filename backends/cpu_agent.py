@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from umsh.backends.driver import Agent, Memory, Pending, StepRun
+from umsh.backends.driver import Agent, Memory, Pending, StepRun, check_range
 from umsh.errors import UnsupportedError, WaitTimeout
 from umsh.native import ffi, lib
 
@@ -78,13 +78,16 @@ class CpuAgent(Agent):
         return {**dict.fromkeys((*WRITES, *READS), ""), "RB": NO_RB}
 
     def fill(self, memory: Memory, offset: int, nbytes: int, seed: int, method: str) -> Pending[None]:
+        check_range(memory, offset, nbytes, 4)
         lib.umsh_fill(memory.address + offset, nbytes, seed, _number(WRITES, method))
         return Done(None)
 
     def check(self, memory: Memory, offset: int, nbytes: int, seed: int, method: str) -> Pending[int]:
+        check_range(memory, offset, nbytes, 4)
         return Done(int(lib.umsh_check(memory.address + offset, nbytes, seed, _number(READS, method))))
 
     def gather(self, memory: Memory, count: int, seed: int, stride: int, method: str) -> Pending[int]:
+        check_range(memory, 0, stride, 4, nbytes_min=4)
         code = _number(READS, method)
         return Done(int(lib.umsh_gather(memory.address, memory.nbytes, count, seed, stride, code)))
 

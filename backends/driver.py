@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from umsh.errors import NeedError
 from umsh.mechanism import Backing, MemoryKind
 
 T = TypeVar("T")
@@ -53,6 +54,16 @@ class Memory(ABC):
             f"{self.kind.name!r} memory cannot be shared between processes.",
             "No handle was made.",
             "Bind the region with shared=True.",
+        )
+
+
+def check_range(memory: Memory, offset: int, nbytes: int, unit: int = 1, nbytes_min: int = 0) -> None:
+    """Raise NeedError unless [offset, offset + nbytes) lies inside, both being multiples of `unit` bytes."""
+    if offset < 0 or nbytes < nbytes_min or offset + nbytes > memory.nbytes or offset % unit or nbytes % unit:
+        raise NeedError(
+            f"Bytes {offset} to {offset + nbytes} of {memory.nbytes} were asked for, in units of {unit}.",
+            "Nothing was done.",
+            "Use an offset and a size inside the memory.",
         )
 
 

@@ -27,7 +27,7 @@ class Stress:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The settings of one run: the place of locations in their line, how many slots take turns, each chunk's."""
+    """The settings of one run: the place of locations in their line, the slots in turn, each chunk's."""
 
     seed: int
     offset_nbytes: int

@@ -17,7 +17,7 @@ THREADS_QUICK = (1, 256, 4096)
 def points(device: Device, quick: bool) -> Sequence[Parameters]:
     """Thread counts on the first memory kind fit for flags; few rounds, since waiters may outnumber cores."""
     kind = next((k.name for k, missing in control_memories(device) if not missing), "")
-    rounds = 20 if quick else 60
+    rounds = 20 if quick else 40
     return [{"threads": n, "memory": kind, "rounds": rounds} for n in (THREADS_QUICK if quick else THREADS)]
 
 

@@ -7,9 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from umsh.backends.driver import Device, Memory
+
+if TYPE_CHECKING:
+    from umsh.native import Mapping as Pages
 
 Scalar = str | int | float | bool
 Unit = Literal["ns", "B/s", "B", "count"]
@@ -38,6 +41,7 @@ class Rig:
         self.device = device
         self._memory: dict[tuple[str, str, int], Memory] = {}
         self._seed = seed
+        self._source: Pages | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="umsh-bench-", dir=scratch)
 
     @property
@@ -51,6 +55,14 @@ class Rig:
         if key not in self._memory:
             self._memory[key] = self.device.allocate(kind, nbytes, pages)
         return self._memory[key]
+
+    def source(self, nbytes: int) -> Pages:
+        """CPU memory of the caller's own, mapped at the first request; real machines only."""
+        from umsh.native import map_pages
+
+        if self._source is None or self._source.nbytes != nbytes:
+            self._source = map_pages(nbytes, "thp")
+        return self._source
 
     def next_seed(self) -> int:
         """A pattern seed that no earlier run of this rig used, so that stale data never verifies."""
@@ -66,6 +78,9 @@ class Rig:
         for memory in self._memory.values():
             memory.free()
         self._memory.clear()
+        if self._source is not None:
+            self._source.close()
+            self._source = None
         self._folder.cleanup()
 
     def __enter__(self) -> Rig:

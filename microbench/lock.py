@@ -14,7 +14,7 @@ MIXES = ((1, 0), (0, 1), (1, 1), (2, 1))  # (CPU threads, GPU threads)
 
 
 def points(device: Device, quick: bool) -> Sequence[Parameters]:
-    rounds = 2_000 if quick else 10_000
+    rounds = 10_000 if quick else 50_000
     return [{"cpu_threads": cpu, "gpu_threads": gpu, "rounds": rounds} for cpu, gpu in MIXES]
 
 

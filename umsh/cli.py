@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
-import click
 import typer
 
 from umsh.errors import DeviceError, UmshError
@@ -30,6 +30,7 @@ Output = Annotated[
     Path | None,
     typer.Option(help="Folder for the files, instead of the one where `import umsh` finds the choice."),
 ]
+Profile = Annotated[Path | None, typer.Argument(help="Default: the one in --output, else the last probe's.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of stress settings and of the order of runs.")]
 Wait = Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Wait so long for another probe to end.")]
 
@@ -45,17 +46,14 @@ def everything(
     wait: Wait = 0.0,
 ) -> None:
     if context.invoked_subcommand is None:
-        from umsh.probe import commands
-
-        raise typer.Exit(commands.everything(_settings(device, quick, output, seed, wait), json))
+        settings = _settings(device, quick, output, seed, wait)
+        _do(lambda commands: commands.everything(settings, json))
 
 
 @app.command()
 def facts(device: Device = "0", json: Json = None) -> None:
     """What the machine, driver and device say of themselves; memory kinds that are absent, and why."""
-    from umsh.probe import commands
-
-    raise typer.Exit(commands.facts(_settings(device), json))
+    _do(lambda commands: commands.facts(_settings(device), json))
 
 
 @app.command()
@@ -63,10 +61,8 @@ def check(
     device: Device = "0", quick: Quick = False, json: Json = None, seed: Seed = 1, wait: Wait = 0.0
 ) -> None:
     """Litmus verdicts of every candidate; changes nothing."""
-    from umsh.probe import commands
-
     settings = _settings(device, quick, None, seed, wait, benches=(), purpose="check")
-    raise typer.Exit(commands.check(settings, json))
+    _do(lambda commands: commands.check(settings, json))
 
 
 @app.command()
@@ -80,57 +76,51 @@ def bench(
 ) -> None:
     """Run benchmarks, all or those named, without verdicts; changes nothing."""
     from umsh.microbench.catalogue import benchmarks
-    from umsh.probe import commands
 
     if unknown := set(keys or ()) - set(benchmarks()):
         known = ", ".join(benchmarks())
-        raise click.UsageError(f"No benchmark {', '.join(sorted(unknown))}. There are: {known}.")
-    settings = _settings(
-        device, quick, None, seed, wait, benches=tuple(keys) if keys else None, verdicts=False
-    )
-    raise typer.Exit(commands.bench(settings, json))
+        raise typer.BadParameter(f"No benchmark {', '.join(sorted(unknown))}. There are: {known}.")
+    only = tuple(keys) if keys else None
+    settings = _settings(device, quick, None, seed, wait, benches=only, verdicts=False, purpose="bench")
+    _do(lambda commands: commands.bench(settings, json))
 
 
 @app.command()
 def choose(
-    profile: Annotated[Path | None, typer.Argument(help="Default: the last probe's.")] = None,
+    profile: Annotated[
+        Path | None, typer.Argument(help="Default: the one in --output, else the last probe's.")
+    ] = None,
     device: Device = "0",
     output: Output = None,
     json: Json = None,
 ) -> None:
     """Generate the choice again from a profile; measures nothing."""
-    from umsh.probe import commands
-
-    raise typer.Exit(commands.choose(_settings(device, output=output), profile, json))
+    _do(lambda commands: commands.choose(_settings(device, output=output), profile, json))
 
 
 @app.command()
 def explain(device: Device = "0", json: Json = None) -> None:
     """Which choice is in force, why, and what came second."""
-    from umsh.probe import commands
-
-    raise typer.Exit(commands.explain(_settings(device), json))
+    _do(lambda commands: commands.explain(_settings(device), json))
 
 
 @app.command()
 def verify(device: Device = "0", json: Json = None, seed: Seed = 1, wait: Wait = 0.0) -> None:
     """Run the litmus tests of what is in force again, quickly: after a driver or kernel update."""
-    from umsh.probe import commands
-
     settings = _settings(device, True, None, seed, wait, benches=(), purpose="verify")
-    raise typer.Exit(commands.verify(settings, json))
+    _do(lambda commands: commands.verify(settings, json))
 
 
 @app.command()
 def report(
-    profile: Annotated[Path | None, typer.Argument(help="Default: the last probe's.")] = None,
+    profile: Annotated[
+        Path | None, typer.Argument(help="Default: the one in --output, else the last probe's.")
+    ] = None,
     device: Device = "0",
     output: Output = None,
 ) -> None:
     """Write one self-contained HTML file of a profile and its choice."""
-    from umsh.probe import commands
-
-    raise typer.Exit(commands.report(_settings(device, output=output), profile))
+    _do(lambda commands: commands.report(_settings(device, output=output), profile))
 
 
 def _settings(
@@ -147,27 +137,35 @@ def _settings(
     return Settings(which, quick, seed, output, wait_s=wait, **more)
 
 
-def main() -> None:
-    """Run the command line and end the process with its exit code."""
-    sys.exit(run())
+def _do(act: Callable[[Any], int]) -> NoReturn:
+    """Run one of umsh.probe.commands, say on stderr why it failed, and leave with its exit code."""
+    try:
+        from umsh.probe import commands
+
+        raise typer.Exit(act(commands))
+    except KeyboardInterrupt:
+        _say("\nInterrupted. What was measured is kept: run the same command again to resume.")
+        raise typer.Exit(INTERRUPTED) from None
+    except DeviceError as error:
+        _say(f"Nothing could be measured. {error}")
+        raise typer.Exit(NOTHING) from error
+    except UmshError as error:
+        _say(f"{type(error).__name__}: {error}")
+        raise typer.Exit(USAGE) from error
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """The exit code of a command line; says on stderr why it is not 0."""
+    """The exit code of a command line."""
     try:
-        return int(app(arguments, prog_name="umsh-probe", standalone_mode=False) or STANDS)
-    except click.ClickException as error:
-        error.show()
-        return USAGE
-    except (click.Abort, KeyboardInterrupt):
-        _say("\nInterrupted. What was measured is kept: run the same command again to resume.")
-        return INTERRUPTED
-    except DeviceError as error:
-        _say(f"Nothing could be measured. {error}")
-        return NOTHING
-    except UmshError as error:
-        _say(f"{type(error).__name__}: {error}")
-        return USAGE
+        app(arguments, prog_name="umsh-probe")
+    except SystemExit as end:
+        return int(end.code or STANDS)
+    return STANDS
+
+
+def main() -> None:
+    """Run the command line and end the process with its exit code."""
+    sys.exit(run())
 
 
 def _say(text: str) -> None:

@@ -81,3 +81,12 @@ class Loan:
 
     def _turn(self) -> str:
         return f"{self.agent} turn that began at {self._code.co_filename}:{self._line}"
+
+
+def verb_open_error() -> RegionBusy:
+    """The error of a turn or verb that begins while another thread is in a verb of the region."""
+    return RegionBusy(
+        "Another thread is in write, read or unbind of this region.",
+        "The region was not handed over.",
+        "Let it finish, or order the threads.",
+    )

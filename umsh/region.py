@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from umsh.abi import NativeRegion
 from umsh.control import Word
 from umsh.errors import NeedError, RegionBusy, TurnError
 from umsh.lifetime import Keeper, closed, forkable
-from umsh.loan import Loan
+from umsh.loan import Loan, verb_open_error
 from umsh.methods import COPY_IN, PUBLISH, REFRESH
 from umsh.turns import CpuTurn, GpuTurn
 from umsh.views import Array, GpuView, RegionArray, window
@@ -108,20 +109,26 @@ class Region:
 
     @property
     def gpu(self) -> GpuView:
-        """The GPU's view under boundary="inside"."""
+        """The GPU's view under boundary="inside"; on no stream, DLPack consumers are not ordered."""
         self._check_inside("region.gpu", "region.on_gpu()")
         return GpuView(self._keeper.memory, self._device_array(), self.device.dlpack_device, None, _no_order)
 
     def word(self, index: int) -> Word:
         """Control word `index`: the 32 bits at byte 4 * index, for umsh.acquire and umsh.release."""
         self._check_inside("region.word()", "umsh.Flag or umsh.Lock")
-        if not 0 <= index < self.nbytes // 4:
+        if not 0 <= index < self.nbytes // 4 or self._address % 4:
             raise NeedError(
-                f"Word {index} of a region of {self.nbytes // 4} words was asked for.",
-                "",
-                "Words count from 0.",
+                f"Word {index} of {self.nbytes // 4} words from {self._address:#x} on was asked for.",
+                "No word was made.",
+                "Words are 4-byte aligned and count from 0.",
             )
         return Word(self._flat, self._address + 4 * index)
+
+    def native(self) -> NativeRegion:
+        """The region as a `umsh_region` of umsh.h, for native code; keeps the memory while it lives."""
+        self._check_inside("region.native()", "the addresses of region.on_cpu() and region.on_gpu()")
+        device_address, how = self._keeper.memory.device_address, self.effective
+        return NativeRegion(self._flat, device_address, self.nbytes, how.write, how.read)
 
     def publish(self, offset: int = 0, nbytes: int | None = None) -> None:
         """Make CPU stores in bytes [offset, offset + nbytes) visible, before a flag or word tells of them."""
@@ -223,7 +230,7 @@ class Region:
             )
         last = self._loan
         if not self._guard.acquire(False):
-            raise last.open_error() if last is not None else _verb_error()
+            raise last.open_error() if last is not None else verb_open_error()
         if last is not None and (live := last.live()):
             self._guard.release()
             raise last.live_error(live)
@@ -285,15 +292,5 @@ class Region:
         return self._address + offset, count
 
 
-def _verb_error() -> RegionBusy:
-    return RegionBusy(
-        "Another thread is in write, read or unbind of this region.",
-        "The region was not handed over.",
-        "Let it finish, or order the threads.",
-    )
-
-
 def _no_order(consumer: object) -> None:
-    raise BufferError(
-        "A view under boundary='inside' is on no stream; ask for stream=-1 and order by flags yourself."
-    )
+    """Under boundary="inside" flags, locks and words order accesses, never a stream."""

@@ -16,7 +16,7 @@ from umsh.profile import Profile
 
 VERDICTS = ("kept", "broken", "unproven", "absent", "not tested")
 CODE_COLUMNS = ("subject", "candidate", "mechanism", "next", "op", "range", "test", "benchmark", "fact")
-SHORT_COLUMNS = ("ratio", "median", "quartiles", "parameters")
+SHORT_COLUMNS = ("ratio", "p", "median", "quartiles", "parameters")
 
 # benchmark, metric, divisor, axis, fixed parameters, title, what it shows
 BARS: tuple[tuple[str, str, float, str, dict[str, object], str, str], ...] = (
@@ -52,8 +52,8 @@ def page(profile: Profile, choice: Choice) -> str:
         identity=_table(sheets.facts_sheet("", profile.identity))
         + _details("All facts", _table(sheets.facts_sheet("", profile.facts))),
         honest=_honest(profile),
-        footer=f"umsh {escape(profile.umsh)}, seed {profile.seed}. Written by umsh-probe report from the profile "
-        f"with sha256 {choice.profile_sha256[:16]}.",
+        footer=f"umsh {escape(profile.umsh)}, seed {profile.seed}. Written by umsh-probe report from the "
+        f"profile with sha256 {choice.profile_sha256[:16]}.",
     )
 
 

@@ -16,6 +16,7 @@ from umsh.backends.model.port import Port
 from umsh.backends.model.schedule import Job, Schedule, Together
 from umsh.errors import UnsupportedError
 from umsh.mechanism import READ_METHODS, THROTTLE_LEVELS, WRITE_METHODS
+from umsh.native import lib
 
 T = TypeVar("T")
 PING, PONG = 0, 128  # byte offsets of the two flags of echo and poll
@@ -69,7 +70,7 @@ class ModelAgent(Agent):
         return self._schedule.start(self.port, job())
 
     def steps(self, run: StepRun) -> Pending[int]:
-        self.port.chance.seed(int(run.settings[6]) + run.role)
+        self.port.chance.seed(int(run.settings[lib.UMSH_SET_SEED]) + run.role)
         return self._schedule.start(self.port, Interpreter(self.port, run).play())
 
     def echo(self, words: Memory, rounds: int, first: bool) -> Pending[int]:

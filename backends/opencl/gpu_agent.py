@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from umsh.backends.driver import Agent, Memory, Pending, StepRun
+from umsh.backends.driver import Agent, Memory, Pending, StepRun, check_range
 from umsh.backends.opencl.launch import RESULT, Launcher, Slot
 from umsh.backends.opencl.runtime import calling
 from umsh.backends.pages import view
@@ -43,6 +43,7 @@ class OpenCLAgent(Agent):
         return dict.fromkeys((*WRITES, *READS), "")
 
     def fill(self, memory: Memory, offset: int, nbytes: int, seed: int, method: str) -> Pending[None]:
+        check_range(memory, offset, nbytes, 4)
         items, group, span = self._shape(nbytes // 4)
         code = np.int32(_number(WRITES, method))
         return self._launcher.run(
@@ -54,6 +55,7 @@ class OpenCLAgent(Agent):
         )
 
     def check(self, memory: Memory, offset: int, nbytes: int, seed: int, method: str) -> Pending[int]:
+        check_range(memory, offset, nbytes, 4)
         items, group, span = self._shape(nbytes // 4)
         code = np.int32(_number(READS, method))
         return self._launcher.run(
@@ -66,8 +68,9 @@ class OpenCLAgent(Agent):
         )  # fmt: skip
 
     def gather(self, memory: Memory, count: int, seed: int, stride: int, method: str) -> Pending[int]:
+        check_range(memory, 0, stride, 4, nbytes_min=4)
         items, group, span = self._shape(count)
-        places = max(1, memory.nbytes // stride)
+        places = memory.nbytes // stride
         code = np.int32(_number(READS, method))
         return self._launcher.run(
             "umsh_gather",

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from umsh.backends.driver import Event, Memory, Stream
+from umsh.backends.driver import Event, Memory, Stream, check_range
 from umsh.backends.opencl.runtime import calling, check_process
 from umsh.backends.opencl.stream import OpenCLEvent
 from umsh.backends.pages import Pages, view
@@ -126,6 +126,7 @@ class CopyMemory(OpenCLMemory):
         import pyopencl as cl
 
         check_process()
+        check_range(self, offset, nbytes)
         part = self._view[offset : offset + nbytes]
         with calling("clEnqueueWriteBuffer"):
             event = cl.enqueue_copy(
@@ -138,6 +139,7 @@ class CopyMemory(OpenCLMemory):
         import pyopencl as cl
 
         check_process()
+        check_range(self, offset, nbytes)
         part = self._view[offset : offset + nbytes]
         with calling("clEnqueueReadBuffer"):
             event = cl.enqueue_copy(

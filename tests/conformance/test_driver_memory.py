@@ -121,6 +121,38 @@ def test_gather_reads_the_same_words_on_both_agents(memories: list[Memory], devi
         assert len(sums) == 1, name
 
 
+@pytest.mark.parametrize(
+    ("offset", "nbytes"), [(0, NBYTES + 4), (-4, 4), (NBYTES, 4), (2, 4), (0, 6), (0, -4)]
+)
+def test_ranges_outside_are_refused_whole(
+    memories: list[Memory], device: Device, offset: int, nbytes: int
+) -> None:
+    """Bytes and elements confused must never give a partial transfer.
+
+    https://github.com/dusty-nv/jetson-inference/issues/1369
+    """
+    for memory in memories:
+        name = memory.kind.name
+        for agent in (device.cpu, device.gpu):
+            with pytest.raises(NeedError):
+                agent.fill(memory, offset, nbytes, 1, methods(agent, name, "W")[0])
+            with pytest.raises(NeedError):
+                agent.check(memory, offset, nbytes, 1, methods(agent, name, "R")[0])
+        if name == "copy" and (offset, nbytes) not in ((2, 4), (0, 6)):
+            with pytest.raises(NeedError):
+                memory.upload(offset, nbytes, device.stream())
+            with pytest.raises(NeedError):
+                memory.download(offset, nbytes, device.stream())
+
+
+@pytest.mark.parametrize("stride", [0, -4, 6, NBYTES + 4])
+def test_a_gather_needs_a_stride_inside(memories: list[Memory], device: Device, stride: int) -> None:
+    for memory in memories:
+        for agent in (device.cpu, device.gpu):
+            with pytest.raises(NeedError):
+                agent.gather(memory, 1, 1, stride, methods(agent, memory.kind.name, "R")[0])
+
+
 def test_backing_tells_the_pages(memories: list[Memory]) -> None:
     for memory in memories:
         backing = memory.backing

@@ -15,7 +15,8 @@ from umsh.errors import DeviceError, NeedError, OutOfMemory, TurnError, UmshErro
 
 
 @pytest.mark.parametrize(
-    "shape", [0, (3, 0), -1, (-2, -3), (), 1 << 62, (1 << 40, 1 << 40), 1.5, "8", (2, "2"), None, [[1]], (None,)]
+    "shape",
+    [0, (3, 0), -1, (-2, -3), (), 1 << 62, (1 << 40, 1 << 40), 1.5, "8", (2, "2"), None, [[1]], (None,)],
 )
 def test_shapes(fake: Any, shape: Any) -> None:
     if shape == ():

@@ -19,7 +19,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("umsh.mechanism", "umsh.need"),
     ("umsh.backends",),
     ("umsh.records", "umsh.profile", "umsh.choice", "umsh.possible", "umsh.resolve"),
-    ("umsh.lifetime", "umsh.methods", "umsh.dlpack", "umsh.views", "umsh.loan", "umsh.adopt"),
+    ("umsh.lifetime", "umsh.methods", "umsh.abi", "umsh.dlpack", "umsh.views", "umsh.loan", "umsh.adopt"),
     ("umsh.region", "umsh.turns", "umsh.control", "umsh.transfer"),
     ("umsh.api", "umsh.explanation"),
     ("umsh",),

@@ -210,3 +210,19 @@ def test_an_exception_out_of_the_block_closes_the_region_and_keeps_memory_for_it
         umsh.read(kept[0])
     kept.clear()
     assert len(fake.freed) == 1
+
+
+@pytest.mark.parametrize("mechanism", ["pinned.driver:WA/RA", "pinned.driver:WF/RI", "pinned.driver:WBp/RA"])
+def test_native_code_gets_the_region_as_a_struct(fake: Any, mechanism: str) -> None:
+    from umsh.native import ffi
+
+    region = umsh.bind(64, "u4", boundary="inside", mechanism=mechanism)
+    native = region.native()
+    assert int(ffi.cast("uintptr_t", native.struct.cpu)) == region.cpu.ctypes.data
+    assert (native.struct.device, native.struct.nbytes) == (region.gpu.ptr, 256)
+    native.struct.publish(native.struct, 0, 256)
+    native.struct.refresh(native.struct, 128, 4)
+    with pytest.raises(RegionBusy):
+        umsh.unbind(region)
+    del native
+    umsh.unbind(region)

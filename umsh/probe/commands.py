@@ -162,9 +162,10 @@ def report(settings: Settings, path: Path | None) -> int:
 
 
 def _profile(settings: Settings, path: Path | None) -> tuple[Profile, Path]:
-    """The profile of that path, else of this device's last probe."""
+    """The profile of that path, else of the output folder, else of this device's last probe."""
     if path is None:
-        path = (settings.output or Path(_ask(settings).folder)) / PROFILE
+        there = None if settings.output is None else settings.output / PROFILE
+        path = there if there and there.exists() else Path(_ask(settings).folder) / PROFILE
     return profiles.load(path), path
 
 

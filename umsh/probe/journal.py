@@ -43,7 +43,7 @@ class Journal:
             good += line + b"\n"
         write_atomic(path, good)
         try:
-            self._file: IO[bytes] = path.open("ab")
+            self._file: IO[bytes] = path.open("ab", buffering=0)  # closing must have nothing left to write
         except OSError as error:
             raise _unwritable(path, error) from error
 
@@ -51,8 +51,9 @@ class Journal:
         """Write down one finished step. RecordError when the disk takes no more."""
         self.done[key] = records
         try:
-            self._file.write(msgspec.json.encode({"key": key, "records": records}) + b"\n")
-            self._file.flush()
+            line = memoryview(msgspec.json.encode({"key": key, "records": records}) + b"\n")
+            while line:
+                line = line[self._file.write(line) :]
         except OSError as error:
             raise _unwritable(self.path, error) from error
 

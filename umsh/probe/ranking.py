@@ -47,7 +47,8 @@ def against(samples: Mapping[str, Sequence[float]], name: str, others: Sequence[
 
 
 def ranges(picks: Mapping[int, Pick], first: int, unlimited: bool = True) -> list[Range]:
-    """Neighbouring points with one winner merged; a border lies at the geometric mean of its points.
+    """Neighbouring points with one winner merged; a border lies at the power of two
+    nearest to the geometric mean of its points.
 
     first: where the lowest range begins. unlimited: the highest range has no upper limit; else it
     ends at its last point, because nothing was measured beyond.
@@ -61,7 +62,7 @@ def ranges(picks: Mapping[int, Pick], first: int, unlimited: bool = True) -> lis
     found, begin = [], first
     for index, group in enumerate(groups):
         if index + 1 < len(groups):
-            end = round(math.sqrt(group[-1] * groups[index + 1][0])) - 1
+            end = (1 << round(math.log2(math.sqrt(group[-1] * groups[index + 1][0])))) - 1
         else:
             end = 0 if unlimited else group[-1]
         weakest = min((picks[point] for point in group), key=lambda one: (one.ratio, -one.p))

@@ -70,17 +70,18 @@ def _mutants(verdicts: Iterable[VerdictRecord], subjects: Sequence[str]) -> tupl
 
 def matrix_sheet(profile: Profile) -> Sheet:
     """Verdict of each subject in each way and boundary, with the runs behind it."""
-    subjects = list(dict.fromkeys(v.subject for v in profile.verdicts))
     columns = [(way, boundary) for way in BOTH_WAYS for boundary in ("kernel", "inside")]
     rows = []
-    for subject in subjects:
-        cells = [_cell(profile, subject, way, boundary) for way, boundary in columns]
+    for subject in dict.fromkeys(v.subject for v in profile.verdicts):
         whole = standing(profile.verdicts, subject)
-        rows.append((subject, *cells, f"{whole.runs:,}", f"{whole.bound:.1g}" if whole.tests else "-"))
+        if whole.tests:
+            cells = [_cell(profile, subject, way, boundary) for way, boundary in columns]
+            rows.append((subject, f"{whole.runs:,}", *cells, f"{whole.bound:.1g}"))
     heads = (f"{way} {boundary}" for way, boundary in columns)
     return Sheet(
-        "Verdicts (number of litmus results)", ("subject", *heads, "runs", "rate <="), tuple(rows),
-        "rate: 0 forbidden outcomes in n runs bound the rate of forbidden ones by 3/n (95 %), per test.",
+        "Verdicts (number of litmus results)", ("subject", "runs", *heads, "rate <="), tuple(rows),
+        "rate: 0 forbidden outcomes in n runs bound the rate of forbidden ones by 3/n (95 %), per test. "
+        "Subjects of which no test could run are left out.",
     )  # fmt: skip
 
 
@@ -172,7 +173,7 @@ def choice_sheet(choice: Choice) -> Sheet:
     rows = [(f"{cells[0]}{_sources(sources)}", *cells[1:]) for cells, sources in merged.items()]
     rows += [_control_cells(row) for row in choice.control]
     return Sheet(
-        "Choice", ("op", "range", "mechanism", "next", "ratio", "evidence"), tuple(rows),
+        "Choice", ("op", "range", "mechanism", "next", "ratio", "p", "evidence"), tuple(rows),
         "ratio: median of next over that of the mechanism, where it is smallest in the range. "
         f"Below {1 + stats.EFFECT_MIN:.2f}, or with p >= {stats.ALPHA:g}, no difference is proven "
         "and the simpler stays. rate: bound of forbidden outcomes, 3/n.",
@@ -185,7 +186,7 @@ def _data_cells(row: DataRow) -> tuple[str, ...]:
     lower = size_text(row.min_bytes) if row.min_bytes > 1 else "0"
     return (
         f"{row.direction} {row.boundary}{passes}", f"{lower} .. {upper}", row.mechanism, row.next or "-",
-        _ratio(row.next, row.ratio, row.p), row.evidence,
+        *_ratio(row.next, row.ratio, row.p), row.evidence,
     )  # fmt: skip
 
 
@@ -194,7 +195,7 @@ def _control_cells(row: ControlRow) -> tuple[str, ...]:
     what = "pollers" if row.pattern == "wait" else "GPU threads"
     return (
         row.pattern, f"{row.min_threads} .. {upper} {what}", f"{row.method} on {row.memory}", row.next or "-",
-        _ratio(row.next, row.ratio, row.p), row.evidence,
+        *_ratio(row.next, row.ratio, row.p), row.evidence,
     )  # fmt: skip
 
 
@@ -205,8 +206,8 @@ def _sources(sources: Sequence[str]) -> str:
     return f" but {missing[0]}" if len(missing) == 1 else f" from {', '.join(sources)}"
 
 
-def _ratio(runner_up: str, ratio: float, p: float) -> str:
-    return f"{ratio:.2f}  p {p:.2g}" if runner_up else "only kept"
+def _ratio(runner_up: str, ratio: float, p: float) -> tuple[str, str]:
+    return (f"{ratio:.2f}", f"p {p:.2g}") if runner_up else ("only kept", "-")
 
 
 def value_text(value: float, unit: str) -> str:

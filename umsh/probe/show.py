@@ -20,7 +20,7 @@ from umsh.probe.sheets import Sheet
 from umsh.records import write_atomic
 
 STYLES = {"kept": "green", "broken": "bold red", "unproven": "yellow", "absent": "dim"}
-WIDE_COLUMNS = 110
+PADDING, LAST_WIDTH = 2, 40  # columns between cells; what the last column needs before it may wrap
 LOG_EVERY_S = 15.0
 
 facts_console = Console(stderr=True, highlight=False)
@@ -31,9 +31,11 @@ def show(sheet: Sheet, console: Console = data_console) -> None:
     """Print one sheet; empty ones are left out."""
     if not sheet.rows:
         return
-    if console.width < WIDE_COLUMNS and len(sheet.columns) > 5:
+    if _needs(sheet) > console.width:
         sheet = stacked(sheet)
-    table = Table(title=sheet.title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
+    table = Table(
+        title=sheet.title, title_justify="left", title_style="bold", box=None, padding=(0, PADDING, 0, 0)
+    )
     last = len(sheet.columns) - 1
     for place, column in enumerate(sheet.columns):
         table.add_column(column, header_style="dim", overflow="fold", ratio=None, no_wrap=place != last)
@@ -45,6 +47,13 @@ def show(sheet: Sheet, console: Console = data_console) -> None:
     console.print()
 
 
+def _needs(sheet: Sheet) -> int:
+    """Columns a terminal needs so that only the last cell of a row wraps, and not too narrowly."""
+    lines = [sheet.columns, *sheet.rows]
+    widths = [max(len(line[i]) for line in lines) + PADDING for i in range(len(sheet.columns))]
+    return sum(widths[:-1]) + min(widths[-1], LAST_WIDTH)
+
+
 def stacked(sheet: Sheet) -> Sheet:
     """The sheet for a narrow terminal: cells in pairs, the second below the first; the last stays alone."""
     *front, last = range(len(sheet.columns))
@@ -53,7 +62,7 @@ def stacked(sheet: Sheet) -> Sheet:
     def join(row: Sequence[str]) -> tuple[str, ...]:
         return (*("\n".join(row[i] for i in pair) for pair in pairs), row[last])
 
-    heads = (*(" / ".join(sheet.columns[i] for i in pair) for pair in pairs), sheet.columns[last])
+    heads = (*("\n".join(sheet.columns[i] for i in pair) for pair in pairs), sheet.columns[last])
     return Sheet(sheet.title, heads, tuple(join(row) for row in sheet.rows), sheet.note)
 
 
