@@ -10,17 +10,11 @@ from umsh.backends import DEFAULT_DRIVERS, open_device
 from umsh.backends.driver import Device
 from umsh.correctness.force import force_of
 from umsh.correctness.litmus import tests
+from umsh.correctness.options import SEED, N, pytest_addoption
 from umsh.correctness.subjects import ONE_WAY, subjects
 from umsh.errors import DeviceError
 
-N, SEED = 2000, 1
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("litmus")
-    group.addoption("--litmus-n", type=int, default=N, help="instances of each litmus test")
-    group.addoption("--litmus-seed", type=int, default=SEED, help="seed of all stress")
-    group.addoption("--litmus-device", default="", help="only this device, such as opencl:0 or model:stale")
+__all__ = ["pytest_addoption", "pytest_generate_tests"]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from umsh.backends.driver import Agent, Memory, Pending, StepRun
+from umsh.backends.driver import Agent, Memory, Pending, StepRun, check_range
 from umsh.backends.model import locks
 from umsh.backends.model.cost import COST_NS, block_ns, pattern, poll_ns
 from umsh.backends.model.interpret import POLLS_MAX, WORD, Interpreter
@@ -37,6 +37,7 @@ class ModelAgent(Agent):
         return {name: absent.get(name, "") for name in (*WRITE_METHODS, *READ_METHODS)}
 
     def fill(self, memory: Memory, offset: int, nbytes: int, seed: int, method: str) -> Pending[None]:
+        check_range(memory, offset, nbytes, 4)
         where = self._checked(memory, method)
 
         def job() -> Job[None]:
@@ -47,6 +48,7 @@ class ModelAgent(Agent):
         return self._schedule.start(self.port, job())
 
     def check(self, memory: Memory, offset: int, nbytes: int, seed: int, method: str) -> Pending[int]:
+        check_range(memory, offset, nbytes, 4)
         where = self._checked(memory, method)
 
         def job() -> Job[int]:
@@ -58,6 +60,7 @@ class ModelAgent(Agent):
         return self._schedule.start(self.port, job())
 
     def gather(self, memory: Memory, count: int, seed: int, stride: int, method: str) -> Pending[int]:
+        check_range(memory, 0, stride, 4, nbytes_min=4)
         where = self._checked(memory, method)
 
         def job() -> Job[int]:

@@ -114,6 +114,8 @@ class Launcher:
                 import pyopencl as cl
 
                 kernel = self._kernels[source, name] = cl.Kernel(self._program(source), name)
+                # Told once, so that pyopencl does not work out every scalar at every launch.
+                kernel.set_scalar_arg_dtypes([a.dtype if isinstance(a, np.generic) else None for a in args])
             event = kernel(self.queue, (items,), (group,), *args)
             self.queue.flush()
             return event
