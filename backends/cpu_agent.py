@@ -65,13 +65,14 @@ class CpuAgent(Agent):
     """Work done by this process's threads.
 
     fill, check and gather need no partner: they run in the calling thread, without the cost of another.
-    check_process: raises when this process may not use the device (a forked child).
+    check_process: raises when this process may not use the device (a forked child). pace: see Agent.
     """
 
     kind = "cpu"
 
-    def __init__(self, check_process: Callable[[], None]) -> None:
+    def __init__(self, check_process: Callable[[], None], pace: int = 1) -> None:
         self._check_process = check_process
+        self.pace = pace
         self._pool = futures.ThreadPoolExecutor(THREADS_MAX, "umsh-cpu")
 
     def methods(self) -> Mapping[str, str]:

@@ -28,4 +28,6 @@ PLATFORM = Platform(
     safe_lock="peterson",
     safe_wait="block",
     source="CUDA C++ Programming Guide: mapped page-locked memory is coherent at kernel boundaries",
+    # While a kernel runs its plain loads may be served by the L1: only a fence makes them look again.
+    safe_inside=("pinned.driver:WA/RI",),
 )

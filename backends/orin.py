@@ -27,4 +27,6 @@ PLATFORM = Platform(
     safe_wait="block",
     source="CUDA for Tegra application note, table of memory types (compute capability >= 7.2): pinned "
     "memory is CPU cached, iGPU uncached and I/O coherent; managed memory needs driver maintenance",
+    # While a kernel runs its plain loads may be served by the L1: only a fence makes them look again.
+    safe_inside=("pinned.driver:WA/RI",),
 )

@@ -29,4 +29,6 @@ PLATFORM = Platform(
     safe_wait="block",
     source="CUDA C++ Programming Guide, unified memory: with host page tables system-allocated memory is "
     "hardware coherent; DGX Spark porting guide: use it or cudaHostAlloc, never cudaMalloc, for sharing",
+    # While a kernel runs its plain loads may be served by the L1: only a fence makes them look again.
+    safe_inside=("pinned.driver:WA/RI",),
 )

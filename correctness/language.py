@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 SUBJECT = "subject"  # the method or lock algorithm of the mechanism under test
 BOUNDARIES = ("inside", "kernel")
-ABOUT = ("data", "control", "lock")
+ABOUT = ("data", "control", "atomic", "lock")
 LOCK_NBYTES, LINE_NBYTES = 512, 128
 
 

@@ -26,6 +26,9 @@ from umsh.mechanism import MemoryKind
 
 CAPABILITY_MIN = (7, 0)  # system-scope acquire and release, independent thread scheduling
 DLPACK_CUDA = 2
+# A GPU thread steps several times slower than a CPU core, and what it stores takes a microsecond to
+# arrive: delays of the CPU must last as long, or the agents never meet inside a critical section.
+CPU_PACE = 8
 
 
 class CudaDevice(Device):
@@ -59,7 +62,7 @@ class CudaDevice(Device):
             self.copies = CudaStream(self)
             self._whole = WholeDevice(self)
             self.gpu = CudaAgent(self, Launcher(self, ExitStack()))
-        self.cpu = CpuAgent(check_process)
+        self.cpu = CpuAgent(check_process, CPU_PACE)
 
     @contextmanager
     def current(self) -> Iterator[None]:

@@ -6,6 +6,7 @@
 
 #define UMSH_GLOBAL
 #define UMSH_SPIN_SCALE 1u
+#define CHECK_LOADS 32
 #define UMSH_POLL_NS 1000u // about one load of a mapped word: turns a bound in polls into one in time
 
 // Plain is a weak access: it may be served by the L1, as a kernel's ordinary load may.
@@ -108,12 +109,23 @@ UMSH_FUNCTION void step_fill(unsigned char *p, umsh_u32 nbytes, umsh_u32 seed, u
     if (method == UMSH_METHOD_WF) umsh_publish();
 }
 
+// Two words a load and many loads in flight: one thread checks a payload that lies across the link.
 UMSH_FUNCTION umsh_u32 step_check(unsigned char *p, umsh_u32 nbytes, umsh_u32 seed, umsh_u32 method) {
-    umsh_u32 *words = (umsh_u32 *)p, wrong = 0;
+    umsh_u32 wrong = 0, order = method == UMSH_METHOD_RB ? UMSH_ORDER_RELAXED : UMSH_ORDER_PLAIN;
     if (method == UMSH_METHOD_RI) umsh_refresh();
-#pragma unroll 8
-    for (umsh_u32 i = 0; i < nbytes / 4; i++)
-        wrong += step_read_word(&words[i], method) != umsh_pattern(seed, i);
+    for (umsh_u32 at = 0; at < nbytes; at += 8 * CHECK_LOADS) {
+        umsh_u64 seen[CHECK_LOADS];
+#pragma unroll
+        for (umsh_u32 k = 0; k < CHECK_LOADS; k++)
+            seen[k] = at + 8 * k < nbytes ? step_load64(p + at + 8 * k, order) : 0;
+#pragma unroll
+        for (umsh_u32 k = 0; k < CHECK_LOADS; k++) {
+            umsh_u32 i = at / 4 + 2 * k;
+            if (at + 8 * k >= nbytes) continue;
+            wrong += (umsh_u32)seen[k] != umsh_pattern(seed, i);
+            wrong += (umsh_u32)(seen[k] >> 32) != umsh_pattern(seed, i + 1);
+        }
+    }
     return wrong;
 }
 

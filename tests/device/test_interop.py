@@ -136,10 +136,11 @@ def test_rounds_of_binding_give_everything_back(device: CudaDevice) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     free_before = device.memory_info()[0]
     for _ in range(300):
-        with umsh.bind((1 << 16,), "uint8", direction="both", device="cuda:0") as region:
-            with region.on_gpu() as g:
-                tensor = torch.from_dlpack(g)
-                del tensor
+        region = umsh.bind((1 << 16,), "uint8", direction="both", device="cuda:0")
+        with region.on_gpu() as g:
+            tensor = torch.from_dlpack(g)
+            del tensor
+        umsh.unbind(region)
     gc.collect()
     assert device.memory_info()[0] >= free_before - (64 << 20)
 

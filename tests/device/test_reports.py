@@ -276,6 +276,7 @@ def test_two_processes_share_a_region_and_one_dies(device: CudaDevice, tmp_path:
     assert process.exitcode == 1
     with region.on_cpu() as array:
         assert int(array[0]) == 11
+    del array
     assert device.gpu.gather(region._keeper.memory, 4, 1, 1 << 18, "RA").result(10) == 44
     handle = region.share()
     umsh.unbind(region)

@@ -90,6 +90,7 @@ class _Lib:
     UMSH_SET_GRACE: int
     UMSH_SET_SCRATCH: int
     UMSH_SET_SCRATCH_LINES: int
+    UMSH_SET_PACE: int
     UMSH_SET_COUNT: int
     UMSH_EPOCH: int
     UMSH_IN_CONTROL: int
