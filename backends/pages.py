@@ -38,7 +38,7 @@ class Pages:
         try:
             if os.fstat(fd).st_ino != handle["inode"]:
                 raise _gone(handle, "that number now belongs to another file")
-            mapping = native.attach_pages(fd, handle["nbytes"])
+            mapping = native.attach_pages(fd, handle["nbytes"], handle["pages"])
         except BaseException:
             os.close(fd)
             raise

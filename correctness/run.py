@@ -19,7 +19,9 @@ from umsh.correctness.subjects import Subject, agents, subject_of
 from umsh.correctness.verdict import Tally, Verdict, count_forbidden, judge, missing
 from umsh.errors import WaitTimeout
 
-CHUNK_FIRST, CHUNK_MAX = 512, 8192  # instances of one launch; small first, so that a mutant is soon caught
+CHUNK_FIRST, CHUNK_MAX = 512, 8192  # instances of one launch
+MUTANT_FIRST = 64  # of a mutant's first launch: most are caught at once
+WEAK_N = 1000  # instances that a weak mutant gets at most, or a quarter of n
 HAND_OVER = 256  # instances that one hand-over between kernels carries
 STRETCH = 8  # a run goes on to this many times n while an ordinary outcome is missing
 NO_SAFE_KIND = "no memory kind is documented as coherent inside a kernel, so nothing can carry the rendezvous"
@@ -56,7 +58,7 @@ def run_test(device: Device, test: Litmus, subject: str, direction: str, n: int,
     settings = plan(seed)
     where = layout(test, settings.offset_nbytes)
     game = Game(device, test, found, direction, where, settings, test.roles)
-    tally = _play(game, n, lambda seen, done: _settled(test, seen, done >= n))
+    tally = _play(game, n, CHUNK_FIRST, lambda seen, done: _settled(test, seen, done >= n))
     bad = count_forbidden(test, tally.outcomes)
     mutants = {} if bad or tally.stopped else {
         name: _mutant(game, mutant, n) for name, mutant in test.mutants.items()
@@ -85,8 +87,9 @@ def _mutant(game: Game, mutant: Mutant, n: int) -> str:
     same = Game(game.device, test, game.subject, game.direction, game.where, game.plan, mutant.roles,
                 mutant.unordered)  # fmt: skip
     always = mutant.observable == "always"
-    some = STRETCH * n if always else n // 4
-    tally = _play(same, n, lambda seen, done: count_forbidden(test, seen) > 0 or done >= some)
+    some = STRETCH * n if always else max(n // 4, min(n, WEAK_N))
+    first = min(MUTANT_FIRST, max(1, n // 4))
+    tally = _play(same, n, first, lambda seen, done: count_forbidden(test, seen) > 0 or done >= some)
     if count_forbidden(test, tally.outcomes):
         return "caught"
     return "missed" if always else "not observable here"
@@ -96,13 +99,13 @@ def _slots(game: Game) -> int:
     return game.plan.slots if game.test.boundary == "inside" else HAND_OVER
 
 
-def _play(game: Game, n: int, enough: Callable[[Counter[str], int], bool]) -> Tally:
+def _play(game: Game, n: int, first: int, enough: Callable[[Counter[str], int], bool]) -> Tally:
     """Play chunks until `enough`, until the roles stop by themselves, or STRETCH * n instances."""
     seen: Counter[str] = Counter()
     done = 0
     once = _inside if game.test.boundary == "inside" else _hand_over
     with Arena(game.device, game.subject, game.where, len(game.roles), _slots(game), CHUNK_MAX) as arena:
-        for number, instances in enumerate(_chunks(game.test.boundary, n)):
+        for number, instances in enumerate(_chunks(game.test.boundary, n, first)):
             try:
                 completed, registers = once(arena, game, game.plan.chunk(number), instances)
             except WaitTimeout as error:
@@ -117,9 +120,9 @@ def _play(game: Game, n: int, enough: Callable[[Counter[str], int], bool]) -> Ta
     return Tally(done, seen)
 
 
-def _chunks(boundary: str, n: int) -> Iterator[int]:
-    """Sizes of the chunks, STRETCH * n instances in all."""
-    size, left = min(n, CHUNK_FIRST if boundary == "inside" else HAND_OVER), STRETCH * n
+def _chunks(boundary: str, n: int, first: int) -> Iterator[int]:
+    """Sizes of the chunks, STRETCH * n instances in all; inside a kernel from `first` upwards."""
+    size, left = min(n, first if boundary == "inside" else HAND_OVER), STRETCH * n
     while left > 0:
         yield min(size, left)
         left -= size

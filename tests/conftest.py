@@ -100,6 +100,9 @@ class FakeAgent:
     def methods(self) -> Mapping[str, str]:
         return {"WA": "", "WF": "", "WBp": "", "copy": "", "RA": "", "RI": "", "RB": "the fact it lacks"}
 
+    def pollers_max(self, level: str) -> int:
+        return {"thread": 64, "block": 4096, "kernel": 65536}.get(level, 0)
+
 
 class FakeDevice(Device):
     """Kinds: pinned (documented), fast (works, not documented), gone (absent), copy."""
@@ -147,7 +150,7 @@ class FakeDevice(Device):
         return 0
 
     def lock_algorithms(self) -> Mapping[str, str]:
-        return {"cas": "no atomics across the link", "peterson": ""}
+        return {"cas": "no atomics across the link", "ticket": "", "peterson": ""}
 
 
 @pytest.fixture(autouse=True)

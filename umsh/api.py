@@ -90,6 +90,10 @@ def attach(handle: Handle) -> Region:
     from umsh.backends import open_device
     from umsh.resolve import Resolved, in_force
 
+    if not isinstance(handle, Handle):
+        raise NeedError(
+            f"{type(handle).__name__} is no handle.", "Nothing was mapped.", "Use region.share()."
+        )
     opened = open_device(handle.device)
     got = opened.attach(handle.memory)
     resolved = Resolved(in_force(opened), "the process that shared it", (handle.mechanism,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from umsh.mechanism import Mechanism, MemoryKind
+from umsh.mechanism import THROTTLE_LEVELS, Mechanism, MemoryKind
 
 if TYPE_CHECKING:
     from umsh.backends.driver import Agent, Device
@@ -16,12 +16,9 @@ COPY = "copy"
 
 def missing(device: Device, mechanism: Mechanism, need: Need) -> str:
     """The fact this device lacks for `mechanism` to meet `need`; "" when it can."""
-    kinds = {kind.name: kind for kind in device.memory_kinds()}
-    kind = kinds.get(mechanism.memory)
-    if kind is None:
-        return f"driver {device.driver!r} has no memory kind {mechanism.memory!r}, only {', '.join(kinds)}"
-    if kind.absent:
-        return f"{kind.name!r} memory is absent: {kind.absent}"
+    if fact := _missing_kind(device, mechanism.memory):
+        return fact
+    kind = next(kind for kind in device.memory_kinds() if kind.name == mechanism.memory)
     if mechanism.pages not in kind.pages:
         return f"{kind.name!r} memory has no {mechanism.pages!r} pages, only {', '.join(kind.pages)}"
     copies = {mechanism.write == COPY, mechanism.read == COPY, kind.name == COPY}
@@ -43,13 +40,33 @@ def safe_mechanisms(device: Device, need: Need, platform: Platform | None) -> tu
     return tuple(m for m in named if m.memory in guaranteed and not missing(device, m, need))
 
 
-def safe_controls(device: Device, pattern: str, platform: Platform | None) -> tuple[tuple[str, str], ...]:
-    """(memory kind, method) pairs the vendor guarantees for flags ("wait") or locks here."""
-    kinds = {kind.name for kind in device.memory_kinds() if _guaranteed(kind, "inside")}
-    if platform is None:
-        return tuple((name, _plain_control(device, pattern)) for name in sorted(kinds))
-    method = platform.safe_wait if pattern == "wait" else platform.safe_lock
-    return tuple((name, method) for name in platform.safe_memory if name in kinds)
+def missing_control(device: Device, pattern: str, memory: str, method: str, threads: int) -> str:
+    """The fact this device lacks for flags ("wait") or locks of `threads` GPU threads; "" when it can."""
+    if fact := _missing_kind(device, memory):
+        return fact
+    if pattern == "lock":
+        return device.lock_algorithms().get(method, f"driver {device.driver!r} has no {method!r} lock")
+    most = device.gpu.pollers_max(method)
+    return "" if threads <= most else f"{most} pollers can run at {method!r} level, not {threads}"
+
+
+def safe_controls(
+    device: Device, pattern: str, platform: Platform | None, threads: int = 1
+) -> tuple[tuple[str, str], ...]:
+    """(memory kind, method) pairs the vendor guarantees for flags ("wait") or locks here, preferred first."""
+    memories = [kind.name for kind in device.memory_kinds() if _guaranteed(kind, "inside")]
+    wait, lock = THROTTLE_LEVELS[0], "peterson"
+    if platform is not None:
+        memories = [name for name in platform.safe_memory if name in memories]
+        wait, lock = platform.safe_wait, platform.safe_lock
+    # Throttling more is slower, never wrong; another lock algorithm could be.
+    methods = dict.fromkeys((wait, *THROTTLE_LEVELS)) if pattern == "wait" else [lock]
+    return tuple(
+        (name, method)
+        for name in memories
+        for method in methods
+        if not missing_control(device, pattern, name, method, threads)
+    )
 
 
 def _guaranteed(kind: MemoryKind, boundary: str) -> bool:
@@ -64,10 +81,11 @@ def _plain(kind: MemoryKind) -> Mechanism:
     return Mechanism(kind.name, kind.pages[0], write, read)
 
 
-def _plain_control(device: Device, pattern: str) -> str:
-    if pattern == "wait":
-        return "thread"
-    return next((name for name, fact in device.lock_algorithms().items() if not fact), "peterson")
+def _missing_kind(device: Device, memory: str) -> str:
+    kinds = {kind.name: kind for kind in device.memory_kinds()}
+    if memory not in kinds:
+        return f"driver {device.driver!r} has no memory kind {memory!r}, only {', '.join(kinds)}"
+    return kinds[memory].absent and f"{memory!r} memory is absent: {kinds[memory].absent}"
 
 
 def _missing_methods(device: Device, mechanism: Mechanism, need: Need) -> str:

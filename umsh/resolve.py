@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from umsh.choice import Choice, ControlRow, DataRow, load, own_path
 from umsh.errors import FallbackWarning, RecordError, StaleChoiceWarning, UmshWarning, UnsupportedError
 from umsh.mechanism import Mechanism
-from umsh.possible import missing, safe_controls, safe_mechanisms
+from umsh.possible import missing, missing_control, safe_controls, safe_mechanisms
 
 if TYPE_CHECKING:
     from umsh.backends.driver import Device
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 ENVIRONMENT = "UMSH_CHOICE"
 SAFE_DEFAULT = "safe default"
 SHIPPED = "shipped"
+UNPROVEN = "not documented as coherent, and not proven by a probe of this machine"
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ def resolve_data(
         mechanism = Mechanism.parse(name)
         fact = missing(device, mechanism, need)
         if not fact and not force.trusted and mechanism.sharing not in {s.sharing for s in safe}:
-            fact = "not documented as coherent, and not proven by a probe of this machine"
+            fact = UNPROVEN
         if fact:
             notes.append(f"{name} passed over: {fact}")
         else:
@@ -168,23 +169,27 @@ def resolve_control(
     force = in_force(device, argument)
     rows = force.choice.control if force.choice else []
     notes: list[str] = []
-    safe = safe_controls(device, pattern, force.platform)
+    safe = safe_controls(device, pattern, force.platform, threads)
     for row in rows:
         if row.pattern != pattern or not row.min_threads <= threads <= (row.max_threads or threads):
             continue
-        kinds = {kind.name for kind in device.memory_kinds() if not kind.absent}
-        if row.memory in kinds and (force.trusted or (row.memory, row.method) in safe):
-            return ResolvedControl(force, force.origin, row.memory, row.method, row)
-        notes.append(
-            f"{row.method} on {row.memory} passed over: absent here, or neither documented nor proven"
-        )
+        fact = missing_control(device, pattern, row.memory, row.method, threads)
+        if not fact and not force.trusted and (row.memory, row.method) not in safe:
+            fact = UNPROVEN
+        if not fact:
+            return ResolvedControl(force, force.origin, row.memory, row.method, row, tuple(notes))
+        notes.append(f"{row.method} on {row.memory} passed over: {fact}")
     if not safe:
+        kinds = ", ".join(kind.name for kind in device.memory_kinds() if kind.inside and not kind.absent)
         raise UnsupportedError(
-            f"{device.name} has no memory whose atomics are guaranteed while a kernel runs.",
+            f"No {pattern!r} method for {threads} GPU threads is guaranteed on {device.name} "
+            f"(memory whose atomics hold while a kernel runs: {kinds or 'none'}).",
             "No flag or lock was made.",
-            "Run umsh-probe: memory that is not guaranteed may still be proven.",
+            "Ask for fewer threads, or run umsh-probe: memory that is not guaranteed may still be proven.",
         )
     memory, method = safe[0]
+    if notes:
+        _warn_once(FallbackWarning(f"{notes[0]}. {method} on {memory} is used instead."))
     return ResolvedControl(force, SAFE_DEFAULT, memory, method, None, tuple(notes))
 
 

@@ -69,6 +69,7 @@ def read(
     region._begin(None)
     try:
         if stream is not None:
+            region._keeper.settle(timeout_s)
             region._gpu_done(region.device.stream(stream), timeout_s, wait=False)
         region._receive(timeout_s)
         return _copy_out(region, out)

@@ -13,7 +13,7 @@ from umsh.native import ffi, lib
 
 COST_NS = {"load": 20, "store": 5, "fence": 40, "modify": 60, "pause": 80, "turn": 4, "launch": 2000}
 BLOCK_BYTES_PER_NS = 10
-POLL_NS, IDLE_NS, POLLS_BUSY = 100, 20_000, 256
+POLL_NS, IDLE_NS, POLLS_BUSY = 25, 20_000, 512
 
 
 def block_ns(nbytes: int) -> int:

@@ -184,7 +184,7 @@ class Interpreter:
         return False
 
     def quick_warm(self, row: Row, memory: ModelMemory, offset: int) -> int:
-        self.port.read_block(memory, offset, row.value, "RA")
+        self.port.warm(memory, offset, row.value)
         return block_ns(row.value)
 
     def quick_traffic(self, row: Row, memory: ModelMemory, offset: int) -> int:

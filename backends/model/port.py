@@ -12,6 +12,7 @@ ORDERED = ("acquire", "acq_rel", "seq_cst")
 BUFFER_MAX = 16
 LOSS = 0.5  # how often a planted fault strikes where it can
 WAKEUP_LOSS = 1 / 16
+NEWEST_FIRST = 0.5  # how often a store that may overtake does
 
 
 @dataclass(slots=True)
@@ -72,6 +73,10 @@ class Port:
         if method == "RI":
             self.invalidate(memory, offset, 4)
         return self.load(memory, offset)
+
+    def warm(self, memory: ModelMemory, offset: int, nbytes: int) -> None:
+        """Hold the lines of a range, whatever they say now."""
+        self._use(memory).fetch_all(lines_of(offset, nbytes))
 
     def hear(self) -> None:
         """Take notice of every line that the other agent has overwritten."""
@@ -179,14 +184,15 @@ class Port:
     def drain_one(self) -> None:
         """Let one store arrive, any that the rules let go."""
         ready = [at for at in range(len(self.buffer)) if self._may_go(at)]
-        entry = self.buffer.pop(self.chance.choice(ready) if self.weak else 0)
+        newest = self.chance.random() < NEWEST_FIRST
+        entry = self.buffer.pop(0 if not self.weak else ready[-1] if newest else self.chance.choice(ready))
         if entry.memory is not None:
             self._arrive(entry)
 
     def disturb(self) -> None:
         """Chance at work: a store arrives, an invalidation is heard, a line is evicted."""
         draw = self.chance.random()
-        if self.buffer and draw < 0.4:
+        if self.buffer and draw < 0.3:
             self.drain_one()
         if self.unheard and draw < 0.1:
             self.hear()

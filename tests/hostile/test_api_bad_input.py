@@ -134,6 +134,12 @@ def test_a_region_unbound_twice_or_used_afterwards_raises(fake: Any) -> None:
     assert "unbound" in repr(region)
 
 
+@pytest.mark.parametrize("handle", [None, "opencl:0", {}, 7])
+def test_only_handles_are_attached(fake: Any, handle: Any) -> None:
+    with pytest.raises(NeedError, match="no handle"):
+        umsh.attach(handle)
+
+
 def test_only_known_things_are_explained(fake: Any) -> None:
     with pytest.raises(NeedError, match="int cannot be explained"):
         umsh.explain(3)

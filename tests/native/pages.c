@@ -117,16 +117,16 @@ static void shared(void) {
     int fd;
     for (int kind = UMSH_PAGES_4K; kind <= UMSH_PAGES_THP; kind++) {
         CHECK(umsh_pages_map_shared(3 * MIB, &fd, kind, &m) == 0);
-        CHECK(umsh_pages_attach(fd, 3 * MIB, &other) == 0);
+        CHECK(umsh_pages_attach(fd, 3 * MIB, kind, &other) == 0);
         *(uint32_t *)(m.address + 2 * MIB) = 77;
         CHECK(*(uint32_t *)(other.address + 2 * MIB) == 77);
         CHECK(ftruncate(fd, 4096) == -1 && errno == EPERM); /* or a peer could make us fault */
         CHECK(umsh_pages_unmap(&other) == 0);
-        CHECK(umsh_pages_attach(fd, 3 * MIB + 1, &other) == -ERANGE);
+        CHECK(umsh_pages_attach(fd, 3 * MIB + 1, kind, &other) == -ERANGE);
         CHECK(umsh_pages_unmap(&m) == 0);
         close(fd);
     }
-    CHECK(umsh_pages_attach(-1, 4096, &other) == -EBADF);
+    CHECK(umsh_pages_attach(-1, 4096, UMSH_PAGES_4K, &other) == -EBADF);
     CHECK(umsh_pages_map_shared(0, &fd, UMSH_PAGES_4K, &m) == -EINVAL && fd == -1);
 }
 

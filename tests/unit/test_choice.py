@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +209,35 @@ def test_control_rows_are_picked_by_threads(
     assert umsh.Lock(gpu_threads=64).algorithm == "ticket"
 
 
+@pytest.mark.parametrize(
+    ("row", "fact"),
+    [
+        ({"pattern": "lock", "method": "delegated", "next": ""}, "delegated on pinned passed over"),
+        ({"pattern": "lock", "method": "cas", "next": ""}, "no atomics across the link"),
+        ({"pattern": "lock", "method": "ticket", "memory": "gone", "next": ""}, "attribute 7 is 0"),
+        ({"pattern": "lock", "method": "ticket", "memory": "nvram", "next": ""}, "no memory kind 'nvram'"),
+    ],
+)
+def test_a_control_row_this_device_cannot_do_gives_way_to_the_safe_default(
+    fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: dict[str, str], fact: str
+) -> None:
+    choice.save(example(control=(control_row(**row),)), tmp_path / "c.toml")
+    monkeypatch.setenv("UMSH_CHOICE", str(tmp_path / "c.toml"))
+    with pytest.warns(FallbackWarning, match=fact):
+        lock = umsh.Lock()
+    assert lock.algorithm == "peterson"
+    assert fact in str(umsh.explain(lock))
+
+
+def test_a_level_this_device_cannot_poll_at_is_passed_over(
+    fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choice.save(example(control=(control_row(method="grid"),)), tmp_path / "c.toml")
+    monkeypatch.setenv("UMSH_CHOICE", str(tmp_path / "c.toml"))
+    with pytest.warns(FallbackWarning, match="0 pollers can run at 'grid'"):
+        assert umsh.Flag().method == "thread"
+
+
 def test_explain_shows_the_choice_in_force_with_runner_up_and_evidence(
     fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,3 +254,25 @@ def test_explain_shows_the_choice_in_force_with_runner_up_and_evidence(
     ):
         assert part in str(told)
     assert {row["op"] for row in told.to_dict()["rows"]} == {"both cpu kernel", "wait"}
+
+
+def test_a_new_process_uses_the_choice_its_own_probe_wrote(device: Any, tmp_path: Path) -> None:
+    """Two fresh processes with one cache folder: one writes as a probe does, the other binds."""
+    made = example(
+        data_row(mechanism="system.4k:WA/RA", next="svm.driver:WA/RA"),
+        platform="host", driver="opencl", driver_version="", device=device.name,
+    )  # fmt: skip
+    choice.save(made, tmp_path / "made.toml")
+    write = "made = choice.load(Path(sys.argv[1])); "
+    write += "choice.save(made, choice.own_path(backends.open_device('opencl:0')))"
+    bind = "print(umsh.bind(64, 'u1', device='opencl:0').effective, umsh.explain())"
+    env = dict(os.environ, XDG_CACHE_HOME=str(tmp_path / "cache"))
+    told = ""
+    for body in (write, bind):
+        code = f"import sys, umsh; from pathlib import Path; from umsh import backends, choice; {body}"
+        command = [sys.executable, "-c", code, str(tmp_path / "made.toml")]
+        told = subprocess.run(
+            command, env=env, check=True, capture_output=True, text=True, timeout=120
+        ).stdout
+    assert told.startswith("system.4k:WA/RA")
+    assert "own probe: " in told

@@ -30,7 +30,7 @@ def finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     asked = Asked(
         umsh="0", folder=str(folder), provenance="measured", platform=profile.platform, driver=profile.driver,
         device=profile.device, identity=profile.identity, facts=profile.facts, mechanisms=profile.mechanisms,
-        litmus=[], benches=[], safe_mechanisms=[], safe_memory=[], safe_lock="",
+        litmus=[], benches=[],
     )  # fmt: skip
     choice = generate.generate(profile, "profile.json", "0" * 64)
     force = Force(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import umsh
-from umsh.errors import LockHolderDied, NeedError, TurnError, WaitTimeout
+from umsh.errors import LockHolderDied, NeedError, TurnError, UnsupportedError, WaitTimeout
 
 
 @pytest.fixture
@@ -185,6 +185,17 @@ def test_the_safe_lock_is_one_this_device_has(fake: Any) -> None:
     """Compare-exchange across the link is reported absent here, so it is not used (contract A5)."""
     assert umsh.Lock().algorithm == "peterson"
     assert "peterson on pinned" in str(umsh.explain(umsh.Lock()))
+
+
+@pytest.mark.parametrize(("pollers", "level"), [(64, "thread"), (65, "block"), (4097, "kernel")])
+def test_pollers_are_throttled_as_far_as_the_device_needs(fake: Any, pollers: int, level: str) -> None:
+    """More pollers at a level than can run at once would never all be let through (S3)."""
+    assert umsh.Flag(pollers=pollers).method == level
+
+
+def test_more_pollers_than_any_level_can_run_are_refused(fake: Any) -> None:
+    with pytest.raises(UnsupportedError, match="70000 GPU threads"):
+        umsh.Flag(pollers=70000)
 
 
 def test_flags_and_locks_are_freed_with_their_last_reference(fake: Any) -> None:

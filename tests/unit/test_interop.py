@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -178,6 +180,17 @@ def test_import_loads_no_driver_and_nothing_heavy() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=os.sep, timeout=60
     )
     assert told.stdout.strip() == "[]"
+
+
+def test_native_code_finds_umsh_h_where_get_include_says(tmp_path: Path) -> None:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler on PATH")
+    main = "int main(void) { uint32_t f = 0; umsh_set(&f, 1); return (int)umsh_acquire(&f) - 1; }"
+    (tmp_path / "user.c").write_text(f'#include "umsh.h"\n{main}\n')
+    program = str(tmp_path / "user")
+    subprocess.run([compiler, f"-I{umsh.get_include()}", "-o", program, str(tmp_path / "user.c")], check=True)
+    assert subprocess.run([program], timeout=60).returncode == 0
 
 
 def test_memory_info_names_its_source(device: Any) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import umsh.microbench.measure as measuring
+from umsh.backends import open_device
 from umsh.errors import OutOfMemory
 from umsh.microbench.catalogue import benchmarks
 from umsh.microbench.definition import Benchmark, Rig, Sample
@@ -54,7 +57,9 @@ def made_up(costs: Mapping[str, int], device: Steps, **more: Any) -> Benchmark:
 
 
 def records(benchmark: Benchmark, device: Steps, effort: Effort = QUICK, kept: Any = None) -> list[Any]:
-    with Rig(device) as rig:  # type: ignore[arg-type]
+    """Measured while seconds pass only as the made-up runs say."""
+    with Rig(device) as rig, pytest.MonkeyPatch.context() as patch:  # type: ignore[arg-type]
+        patch.setattr(measuring, "time", SimpleNamespace(monotonic=lambda: device.now / 1e9))
         return measure(rig, benchmark, {"nbytes": 8}, effort, seed=1, kept=kept)
 
 
@@ -152,3 +157,22 @@ def test_a_benchmark_that_does_not_apply_is_one_waived_row() -> None:
     device = Steps()
     (one,) = records(made_up({"a": 1}, device, applies=lambda device: "no such thing"), device)
     assert one.note == "WAIVED: no such thing"
+
+
+@pytest.mark.parametrize("key", ["bind", "contention", "cpu_to_gpu", "flag", "gpu_to_cpu"])
+def test_a_modelled_device_runs_the_same_definitions_on_its_own_clock(key: str) -> None:
+    modelled = open_device("model")
+    definition = benchmarks()[key]
+    parameters = {**definition.parameters(modelled, True)[0], **POINTS[key]}
+    parameters["nbytes"] = 4096
+    got = measure(Rig(modelled), definition, parameters, Effort(0.01, 3, 3, 60.0), seed=1)
+    first = next(iter(definition.units))
+    timed = [r for r in got if r.samples and r.parameters["metric"] == first]
+    assert any(r.verified for r in timed)
+    again = measure(Rig(modelled), definition, parameters, Effort(0.01, 3, 3, 60.0), seed=1)
+    assert [r.subject for r in again] == [r.subject for r in got]
+
+
+def test_what_needs_an_operating_system_is_waived_on_a_modelled_device() -> None:
+    missing = {k for k, definition in benchmarks().items() if definition.applies(open_device("model"))}
+    assert missing == {"file_load", "file_to_gpu", "page_step", "verbs", "zero_copy"}

@@ -121,8 +121,10 @@ def test_collapse_fills_the_holes_and_keeps_the_bytes() -> None:
 
 
 def test_a_second_mapping_of_shared_memory_sees_the_same_bytes() -> None:
-    first = map_pages(3 * MIB, "thp", shared=True)
-    second = attach_pages(first.fd, 3 * MIB)
+    first = map_pages(3 * MIB, "4k", shared=True)
+    second = attach_pages(first.fd, 3 * MIB, "4k")
+    assert second.requested == "4k"
+    assert second.huge_bytes_possible == 0
     bytes_at(first.address, 3 * MIB)[2 * MIB] = 9
     first.close()
     assert bytes_at(second.address, 3 * MIB)[2 * MIB] == 9
@@ -147,6 +149,8 @@ def test_more_than_the_address_space_is_out_of_memory(shared: bool) -> None:
 def test_unknown_kind_and_missing_file_are_typed() -> None:
     with pytest.raises(NeedError, match="'1g'"):
         map_pages(4096, "1g")
+    with pytest.raises(NeedError, match="'1g'"):
+        attach_pages(0, 4096, "1g")
     with pytest.raises(DeviceError, match="cannot be attached"):
         attach_pages(-1, 4096)
 

@@ -50,7 +50,6 @@ def asked(**more: Any) -> Asked:
     plain: dict[str, Any] = {
         "umsh": "0", "folder": "", "provenance": "measured", "platform": "host", "driver": "opencl",
         "device": "d", "identity": {}, "facts": {}, "mechanisms": [], "litmus": [], "benches": [],
-        "safe_mechanisms": [], "safe_memory": [], "safe_lock": "cas",
     }  # fmt: skip
     return Asked(**{**plain, **more})
 

@@ -112,3 +112,14 @@ def test_read_with_a_stream_waits_for_work_it_was_not_told_of(fake: Any, held_st
         umsh.read(region, stream=held_stream, timeout_s=0)
     held_stream.complete()
     assert (umsh.read(region) == 4).all()
+
+
+def test_read_with_a_stream_still_waits_for_work_told_of_on_another(fake: Any, held_stream: Any) -> None:
+    """R2"""
+    region = umsh.bind(8, "u1", mechanism="copy.4k:copy/copy")
+    with region.on_gpu(stream=held_stream):
+        gpu_bytes(region)[:] = 6
+    with pytest.raises(WaitTimeout):
+        umsh.read(region, stream=type(held_stream)(), timeout_s=0)
+    held_stream.complete()
+    assert (umsh.read(region) == 6).all()

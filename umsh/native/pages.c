@@ -118,14 +118,15 @@ int umsh_pages_map_shared(size_t nbytes, int *fd, int kind, umsh_mapping *out) {
     return r;
 }
 
-/* Map what another process made by umsh_pages_map_shared; -ERANGE when the file is smaller than nbytes. */
-int umsh_pages_attach(int fd, size_t nbytes, umsh_mapping *out) {
+/* Map what another process made by umsh_pages_map_shared, of the same kind; -ERANGE when the file is smaller.
+ */
+int umsh_pages_attach(int fd, size_t nbytes, int kind, umsh_mapping *out) {
     struct stat st;
-    int r, kind;
+    int r;
     memset(out, 0, sizeof *out);
     if (fstat(fd, &st) != 0) return -errno;
     if (nbytes == 0 || (uint64_t)st.st_size < nbytes) return -ERANGE;
-    kind = (size_t)st.st_blksize == huge_page_bytes ? UMSH_PAGES_HUGETLB : UMSH_PAGES_THP;
+    if ((size_t)st.st_blksize == huge_page_bytes) kind = UMSH_PAGES_HUGETLB; /* only hugetlbfs says so */
     r = plan(nbytes, kind, out);
     return r != 0 ? r : map_fd(out, MAP_SHARED, fd, 0);
 }

@@ -26,7 +26,7 @@ typedef struct {
 size_t umsh_pages_huge_bytes(void);
 int umsh_pages_map(size_t nbytes, int kind, int prefault, umsh_mapping *out);
 int umsh_pages_map_shared(size_t nbytes, int *fd, int kind, umsh_mapping *out);
-int umsh_pages_attach(int fd, size_t nbytes, umsh_mapping *out);
+int umsh_pages_attach(int fd, size_t nbytes, int kind, umsh_mapping *out);
 int umsh_pages_verify(umsh_mapping *mapping);
 int umsh_pages_verify_smaps(umsh_mapping *mapping);
 int umsh_pages_collapse(umsh_mapping *mapping, int64_t timeout_ns);

@@ -95,8 +95,7 @@ def map_pages(nbytes: int, pages: str = "thp", prefault: bool = True, shared: bo
     kernel did not give is asked for once more and then reported by huge_bytes, never hidden.
     Raises NeedError (size or page kind), OutOfMemory, UnsupportedError (no huge pages reserved), DeviceError.
     """
-    if pages not in KINDS:
-        raise NeedError(f"pages={pages!r} is not known.", "Nothing was mapped.", f"Use one of {list(KINDS)}.")
+    _check_kind(pages)
     if not 1 <= nbytes <= 1 << 62:
         raise NeedError(f"{nbytes} bytes were asked for.", "Nothing was mapped.", "Use 1 byte or more.")
     mapping = Mapping()
@@ -113,10 +112,14 @@ def map_pages(nbytes: int, pages: str = "thp", prefault: bool = True, shared: bo
     return mapping
 
 
-def attach_pages(fd: int, nbytes: int) -> Mapping:
-    """Map the bytes of the shared mapping behind `fd` (still the caller's). DeviceError when it is gone."""
+def attach_pages(fd: int, nbytes: int, pages: str = "thp") -> Mapping:
+    """Map the bytes of the shared mapping behind `fd` (still the caller's), made with this page kind.
+
+    Raises DeviceError when it is gone or smaller than nbytes, NeedError for an unknown page kind.
+    """
+    _check_kind(pages)
     mapping = Mapping()
-    result = lib.umsh_pages_attach(fd, nbytes, mapping._mapping)
+    result = lib.umsh_pages_attach(fd, nbytes, KINDS[pages], mapping._mapping)
     if result < 0:
         raise DeviceError(
             f"The shared memory of {nbytes} bytes cannot be attached: {os.strerror(-result)}.",
@@ -125,6 +128,11 @@ def attach_pages(fd: int, nbytes: int) -> Mapping:
         )
     mapping.verify()
     return mapping
+
+
+def _check_kind(pages: str) -> None:
+    if pages not in KINDS:
+        raise NeedError(f"pages={pages!r} is not known.", "Nothing was mapped.", f"Use one of {list(KINDS)}.")
 
 
 def _check(result: int, what: str, nbytes: int, pages: str) -> None:

@@ -140,7 +140,7 @@ static inline int umsh_lock_peterson_(uint32_t *lock, uint32_t tag, int64_t time
 
 static inline void umsh_unlock_peterson_(uint32_t *lock, uint32_t tag) {
     int gpu = (tag & UMSH_TAG_GPU) != 0;
-    __atomic_store_n(&lock[gpu ? UMSH_LOCK_GPU_WANTS : UMSH_LOCK_CPU_WANTS], 0, __ATOMIC_SEQ_CST);
+    umsh_release(&lock[gpu ? UMSH_LOCK_GPU_WANTS : UMSH_LOCK_CPU_WANTS], 0);
     umsh_release(&lock[gpu ? UMSH_LOCK_GPU_SIDE : UMSH_LOCK_CPU_SIDE], 0);
 }
 

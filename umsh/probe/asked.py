@@ -19,7 +19,7 @@ IDENTITY = (
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """Facts of one device. litmus: (test, subject, direction) of each verdict to be had; benches:
     (benchmark, parameters) of each group to be measured. folder: where this device's own choice lives.
-    safe_mechanisms, safe_memory, safe_lock: in force where no choice covers a need."""
+    """
 
     umsh: str
     folder: str
@@ -32,9 +32,6 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     mechanisms: list[MechanismRecord]
     litmus: list[tuple[str, str, str]]
     benches: list[tuple[str, dict[str, Scalar]]]
-    safe_mechanisms: list[str]
-    safe_memory: list[str]
-    safe_lock: str
 
 
 def ask(device: Device, quick: bool) -> Asked:
@@ -57,9 +54,6 @@ def ask(device: Device, quick: bool) -> Asked:
         mechanisms=_mechanisms(device),
         litmus=_litmus(device),
         benches=_benches(device, quick),
-        safe_mechanisms=list(platform[0].safe_mechanisms) if platform else [],
-        safe_memory=list(platform[0].safe_memory) if platform else [],
-        safe_lock=platform[0].safe_lock if platform else "",
     )
 
 
