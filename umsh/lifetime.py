@@ -113,6 +113,8 @@ def _free(memory: Memory, work: list[Event | Stream], pid: int) -> None:
 
 
 def _after_fork() -> None:
+    global guard
+    guard = threading.RLock()  # another thread of the parent may have held it
     reason = "This object belongs to the parent process; this is a forked child."
     for thing in list(_open):
         thing._close(reason)
