@@ -71,6 +71,11 @@ def judge(test: Litmus, tally: Tally, mutants: Mapping[str, str]) -> tuple[str, 
         shown = [text for text in tally.outcomes if is_forbidden(test, text)]
         often = max(shown, key=tally.outcomes.__getitem__)
         return "broken", f"{bad} of {tally.n} instances showed a forbidden outcome, most often {often!r}"
+    if tally.stopped and test.about == "lock":
+        return (
+            "broken",
+            f"stopped after {tally.n} instances: {tally.stopped}, so the lock was lost or starves",
+        )
     if tally.stopped:
         return "unproven", f"stopped after {tally.n} instances: {tally.stopped}"
     gone = missing(test, tally.outcomes)

@@ -105,6 +105,7 @@ UMSH_FUNCTION umsh_u32 step_read(umsh_u32 *p, umsh_u32 method) {
 
 UMSH_FUNCTION void step_fill(unsigned char *p, umsh_u32 nbytes, umsh_u32 seed, umsh_u32 method) {
     umsh_u32 *words = (umsh_u32 *)p;
+#pragma unroll 8
     for (umsh_u32 i = 0; i < nbytes / 4; i++) step_write_word(&words[i], umsh_pattern(seed, i), method);
     if (method == UMSH_METHOD_WF) umsh_publish();
 }

@@ -7,10 +7,9 @@ the call to the completed event, in seconds, unless the name says otherwise.
 from __future__ import annotations
 
 import json
+import mmap
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,10 +24,12 @@ from umsh.backends.cuda.device import CudaDevice
 from umsh.backends.cuda.stream import CudaStream
 from umsh.backends.pages import view
 
+sys.path.insert(0, str(Path(__file__).parent))
+from cold_file import file_load
+
 MIB = 1 << 20
 LARGE = 256 * MIB
-FILE_NBYTES = 4096 * MIB
-HEADER = 8  # a safetensors file starts with the size of its header
+MADV_POPULATE_WRITE = 23
 SECONDS = 60.0
 Samples = dict[str, list[float]]
 
@@ -140,49 +141,56 @@ def one_pass(device: CudaDevice) -> dict[str, Samples]:
 
 
 def pages(device: CudaDevice) -> Samples:
-    """Prefault and register 1 GiB on 4 KB pages and on huge pages."""
-    size, samples = (
-        1024 * MIB,
-        {f"{step}_{kind}": [] for kind in ("4k", "thp") for step in ("prefault", "register")},
-    )
-    native_driver = driver()
+    """Prefault (umsh's own way, and populate_* with one thread) and register 1 GiB on 4 KB and huge pages."""
+    size, native_driver = 1024 * MIB, driver()
+    samples: Samples = {}
     with device.current():
         for _ in range(5):
             for kind in ("4k", "thp"):
                 start = time.perf_counter()
                 mapping = native.map_pages(size, kind)
-                samples[f"prefault_{kind}"].append(time.perf_counter() - start)
-                register = lambda a=mapping.address: check(
-                    native_driver.cuMemHostRegister(a, size, 3), "register"
-                )  # noqa: E731
-                samples[f"register_{kind}"].append(timed(register))
+                samples.setdefault(f"prefault_{kind}", []).append(time.perf_counter() - start)
+                start = time.perf_counter()
+                check(native_driver.cuMemHostRegister(mapping.address, size, 3), "cuMemHostRegister")
+                samples.setdefault(f"register_{kind}", []).append(time.perf_counter() - start)
                 check(native_driver.cuMemHostUnregister(mapping.address), "cuMemHostUnregister")
                 mapping.close()
+                samples.setdefault(f"populate_{kind}", []).append(_populate(size, kind))
     return samples
 
 
+def _populate(size: int, kind: str) -> float:
+    """Map and populate with one thread, as a plain program would."""
+    start = time.perf_counter()
+    mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    mapping.madvise(mmap.MADV_HUGEPAGE if kind == "thp" else mmap.MADV_NOHUGEPAGE)
+    mapping.madvise(MADV_POPULATE_WRITE)
+    elapsed = time.perf_counter() - start
+    mapping.close()
+    return elapsed
+
+
 def cpu_reads(device: CudaDevice) -> Samples:
-    """The CPU reading what a kernel wrote: the default memory, plain memory, and write-combined for contrast."""
-    size = 64 * MIB
-    region, combined = (
-        device.allocate("pinned", size, "driver"),
-        device.allocate("pinned-wc", 4 * MIB, "driver"),
-    )
+    """The CPU reading what a kernel wrote, against plain memory of the same content."""
+    size, part = 64 * MIB, 4 * MIB
+    region = device.allocate("pinned", size, "driver")
+    combined = device.allocate("pinned-wc", part, "driver")
     device.gpu.fill(region, 0, size, 3, "WA").result(SECONDS)
-    there, plain = view(region.address, size).view(np.float32), np.zeros(size // 4, np.float32)
-    out = np.empty_like(plain)
-    slow = view(combined.address, 4 * MIB).view(np.float32)
-    with np.errstate(all="ignore"):
-        return interleaved(
-            {
-                "copy_region": lambda: np.copyto(out, there),
-                "copy_plain": lambda: np.copyto(out, plain),
-                "strided_sum_region": lambda: there[::16].sum(),
-                "strided_sum_plain": lambda: plain[::16].sum(),
-                "copy_write_combined_per_16th": lambda: np.copyto(out[: slow.size], slow),
-            },
-            9,
-        )
+    device.gpu.fill(combined, 0, part, 3, "WA").result(SECONDS)
+    there = view(region.address, size).view(np.uint32)
+    slow = view(combined.address, part).view(np.uint32)
+    plain, out = there.copy(), np.empty_like(there)
+    return interleaved(
+        {
+            "copy_region": lambda: np.copyto(out, there),
+            "copy_plain": lambda: np.copyto(out, plain),
+            "strided_sum_region": lambda: there[::16].sum(),
+            "strided_sum_plain": lambda: plain[::16].sum(),
+            "copy_4MiB_plain": lambda: np.copyto(out[: slow.size], plain[: slow.size]),
+            "copy_4MiB_write_combined": lambda: np.copyto(out[: slow.size], slow),
+        },
+        9,
+    )
 
 
 def locks(device: CudaDevice) -> dict[str, Any]:
@@ -211,75 +219,6 @@ def locks(device: CudaDevice) -> dict[str, Any]:
     return found
 
 
-LOAD = """
-import sys, time, os, resource
-path, how = sys.argv[1:]
-fd = os.open(path, os.O_RDONLY); os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED); os.close(fd)
-size = os.path.getsize(path)
-with open(path, "rb") as f: header = 8 + int.from_bytes(f.read(8), "little")
-if how == "umsh":
-    from umsh import native; from umsh.backends import open_device
-    device = open_device("cuda:0"); device.gpu.launcher.program("work.cu")
-elif how == "disk":
-    from umsh import native
-else:
-    import torch; from safetensors.torch import load_file; torch.ones(1, device="cuda")
-base = int([l for l in open("/proc/self/status") if l.startswith("VmRSS")][0].split()[1])
-start = time.perf_counter()
-if how == "umsh":
-    memory = device.allocate("registered", size - header, "thp")
-    report = native.read_file(path, memory.address, size - header, header)
-    device.gpu.gather(memory, 4096, 1, 4096, "RA").result(60)
-    told = str(report)
-elif how == "disk":
-    mapping = native.map_pages(size - header, "thp")
-    start = time.perf_counter()
-    told = str(native.read_file(path, mapping.address, size - header, header))
-else:
-    tensors = load_file(path, device="cuda"); torch.cuda.synchronize(); told = str(len(tensors))
-elapsed = time.perf_counter() - start
-peak = int([l for l in open("/proc/self/status") if l.startswith("VmHWM")][0].split()[1])
-print(elapsed, (peak - base) * 1024, size, told.replace(" ", "_"))
-"""
-
-
-def file_load() -> dict[str, Any]:
-    """A cold 4 GiB safetensors file until a kernel can read it: umsh, safetensors, and the disk alone."""
-    found: dict[str, Any] = {"umsh": [], "safetensors": [], "disk": []}
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        path = Path(folder) / "weights.safetensors"
-        _write(path)
-        for _ in range(3):
-            for how, samples in found.items():
-                told = subprocess.run(
-                    [sys.executable, "-c", LOAD, str(path), how], capture_output=True, text=True, timeout=120
-                )
-                if told.returncode:
-                    raise RuntimeError(told.stderr)
-                elapsed, peak, size, note = told.stdout.split()
-                samples.append(
-                    {"s": float(elapsed), "peak_ratio": int(peak) / int(size), "note": note.replace("_", " ")}
-                )
-    return found
-
-
-def _write(path: Path) -> None:
-    count, each = 16, FILE_NBYTES // 16
-    table = {f"t{i}": {"dtype": "U8", "shape": [each], "data_offsets": [i * each, (i + 1) * each]}
-             for i in range(count)}  # fmt: skip
-    header = json.dumps(table).encode()
-    header += b" " * (-len(header) % 8)
-    block = np.random.default_rng(1).bytes(64 * MIB)
-    with path.open("wb") as file:
-        file.write(len(header).to_bytes(HEADER, "little") + header)
-        for _ in range(FILE_NBYTES // len(block)):
-            file.write(block)
-        file.flush()
-        import os
-
-        os.fsync(file.fileno())
-
-
 def medians(found: Any) -> Any:
     """The same tree with each list of numbers replaced by its median."""
     if isinstance(found, dict):
@@ -295,7 +234,7 @@ def main() -> None:
     found: dict[str, Any] = {
         "command": "python tests/device/figures.py OUT.json",
         "label": "discrete GPU: no unified-memory result",
-        "identity": {name: value for name, value in facts_of(device).items()},
+        "identity": dict(facts_of(device)),
     }
     steps: dict[str, Callable[[], Any]] = {
         "flag": lambda: flag(device),

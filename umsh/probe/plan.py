@@ -16,17 +16,19 @@ from umsh.profile import VerdictRecord
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """n: instances of one litmus run. The rest are seconds of one step: expected, and at most."""
+    """n: instances of one litmus run, fewer where they take limit_s. The rest are seconds of one step:
+    expected, and at most."""
 
     n: int
+    limit_s: float
     verdict_s: float
     verdict_max_s: float
     group_s: float
     group_max_s: float
 
 
-QUICK = Effort(n=2_000, verdict_s=0.08, verdict_max_s=30.0, group_s=1.0, group_max_s=90.0)
-FULL = Effort(n=20_000, verdict_s=0.5, verdict_max_s=90.0, group_s=6.0, group_max_s=400.0)
+QUICK = Effort(n=2_000, limit_s=0.05, verdict_s=0.08, verdict_max_s=30.0, group_s=1.0, group_max_s=90.0)
+FULL = Effort(n=20_000, limit_s=1.0, verdict_s=0.5, verdict_max_s=90.0, group_s=6.0, group_max_s=400.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ def verdict_steps(asked: Asked, device: int | str, quick: bool, seed: int) -> It
             key=f"verdict {test} {subject} {direction}", kind="verdict",
             say=f"{test}  {subject}  {direction}", expected_s=how.verdict_s, deadline_s=how.verdict_max_s,
             request={"do": "verdict", "device": device, "test": test, "subject": subject,
-                     "direction": direction, "n": how.n, "seed": seed},
+                     "direction": direction, "n": how.n, "seed": seed, "limit_s": how.limit_s},
         )  # fmt: skip
 
 
