@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,20 +17,22 @@ from umsh.correctness.encode import Layout, body, layout, prelude, warm
 from umsh.correctness.language import Litmus, Mutant, Role
 from umsh.correctness.stress import Plan, Stress, plan
 from umsh.correctness.subjects import Subject, agents, subject_of
-from umsh.correctness.verdict import Tally, Verdict, count_forbidden, judge, missing
+from umsh.correctness.verdict import IN_VAIN, Tally, Verdict, count_forbidden, judge, missing
 from umsh.errors import WaitTimeout
 
 CHUNK_FIRST, CHUNK_MAX = 512, 8192  # instances of one launch
 MUTANT_FIRST = 64  # of a mutant's first launch: most are caught at once
 WEAK_N = 1000  # instances that a weak mutant gets at most, or a quarter of n
 HAND_OVER = 256  # instances that one hand-over between kernels carries
+RUN_S = 20.0  # a test and its mutants begin no chunk after that: on a machine this busy they prove little
+PAUSE_S = 0.005  # before more of the same, so that the system may place the agents' threads anew
 STRETCH = 8  # a run goes on to this many times n while an ordinary outcome is missing
 NO_SAFE_KIND = "no memory kind is documented as coherent inside a kernel, so nothing can carry the rendezvous"
 
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """One set of roles of a test (its own or a mutant's), ready to be played."""
+    """One set of roles of a test (its own or a mutant's), ready to be played until latest_s (monotonic)."""
 
     device: Device
     test: Litmus
@@ -40,15 +41,16 @@ class Game:
     where: Layout
     plan: Plan
     roles: Sequence[Role]
+    latest_s: float
     unordered: bool = False
 
 
 def run_test(
-    device: Device, test: Litmus, subject: str, direction: str, n: int, seed: int, limit_s: float = math.inf
+    device: Device, test: Litmus, subject: str, direction: str, n: int, seed: int, limit_s: float = RUN_S
 ) -> Verdict:
     """The verdict of `n` or more instances. It always ends: every loop below has a bound.
 
-    limit_s: a run that has taken so long may end before n instances; the verdict tells how many it had.
+    limit_s: a run that has taken so long is done before n instances; the verdict tells how many it had.
 
     direction: "cpu->gpu" gives the even roles to the CPU, "gpu->cpu" to the GPU. seed: of all
     stress. DeviceError when the device itself fails.
@@ -63,14 +65,14 @@ def run_test(
         return Verdict(**about, verdict="absent", reason=absent)
     settings = plan(seed)
     where = layout(test, settings.offset_nbytes)
-    game = Game(device, test, found, direction, where, settings, test.roles)
+    game = Game(device, test, found, direction, where, settings, test.roles, time.monotonic() + RUN_S)
     late_s = time.monotonic() + limit_s
     tally = _play(
         game, n, CHUNK_FIRST, lambda seen, done: _settled(test, seen, done >= n or time.monotonic() > late_s)
     )
     bad = count_forbidden(test, tally.outcomes)
     mutants = {} if bad or tally.stopped else {
-        name: _mutant(game, mutant, n) for name, mutant in test.mutants.items()
+        name: _mutant(game, mutant, n, limit_s) for name, mutant in test.mutants.items()
     }  # fmt: skip
     verdict, reason = judge(test, tally, mutants)
     return Verdict(
@@ -90,16 +92,22 @@ def _settings(game: Game) -> dict[str, Any]:
     return shared if game.test.boundary == "inside" else {**shared, "instances_per_hand_over": HAND_OVER}
 
 
-def _mutant(game: Game, mutant: Mutant, n: int) -> str:
-    """Play a mutant until it shows a forbidden outcome, for at most STRETCH * n instances."""
+def _mutant(game: Game, mutant: Mutant, n: int, limit_s: float) -> str:
+    """Play a mutant until it shows a forbidden outcome, for at most STRETCH * n instances.
+
+    One that need not show anything here gets fewer, and at most limit_s.
+    """
     test = game.test
-    same = Game(game.device, test, game.subject, game.direction, game.where, game.plan, mutant.roles,
-                mutant.unordered)  # fmt: skip
+    same = replace(game, roles=mutant.roles, unordered=mutant.unordered)
     near = game.device.cpu.pace == game.device.gpu.pace
     always = mutant.observable == "always" or (mutant.observable == "near" and near)
     some = STRETCH * n if always else max(n // 4, min(n, WEAK_N))
     first = min(MUTANT_FIRST, max(1, n // 4))
-    tally = _play(same, n, first, lambda seen, done: count_forbidden(test, seen) > 0 or done >= some)
+    late_s = time.monotonic() + (RUN_S if always else limit_s)
+    tally = _play(
+        same, n, first,
+        lambda seen, done: count_forbidden(test, seen) > 0 or done >= some or time.monotonic() > late_s,
+    )  # fmt: skip
     if count_forbidden(test, tally.outcomes):
         return "caught"
     return "missed" if always else "not observable here"
@@ -110,7 +118,7 @@ def _slots(game: Game) -> int:
 
 
 def _play(game: Game, n: int, first: int, enough: Callable[[Counter[str], int], bool]) -> Tally:
-    """Play chunks until `enough`, until the roles stop by themselves, or STRETCH * n instances."""
+    """Play chunks until `enough`, until the roles stop by themselves, STRETCH * n instances or RUN_S."""
     seen: Counter[str] = Counter()
     done = 0
     once = _inside if game.test.boundary == "inside" else _hand_over
@@ -119,14 +127,19 @@ def _play(game: Game, n: int, first: int, enough: Callable[[Counter[str], int], 
             try:
                 completed, registers = once(arena, game, game.plan.chunk(number), instances)
             except WaitTimeout as error:
+                arena.abandon()
                 return Tally(done, seen, f"an agent did not end: {error.state}")
             seen.update(_histogram(game.test.registers, registers[:completed]))
             done += completed
             arena.advance(instances)
             if completed < instances:
-                return Tally(done, seen, "one agent waited for the other in vain")
+                return Tally(done, seen, IN_VAIN)
             if enough(seen, done):
                 break
+            if time.monotonic() > game.latest_s:
+                return Tally(done, seen, f"{RUN_S:.0f} s were over, the agents hardly run at the same time")
+            if done >= n:
+                time.sleep(PAUSE_S)
     return Tally(done, seen)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 SCRATCH_LINES = 256
-SPINS = 1 << 22  # bound of one wait; about a second on a CPU
+SPINS = 1 << 15  # bound of one wait: seconds on a CPU
 GRACE = 256
 DELAYS = (32, 0, 128, 8)  # turns of arithmetic, some ns each; a long one early, as short runs end soon
 TRAFFIC = (0, 0, 2, 8)  # accesses to other lines before each instance
