@@ -135,8 +135,8 @@ class CudaAgent(Agent):
             # The driver blocks once about a thousand launches are queued: never in the caller's thread.
             return ThreadPending(self.launcher.threads.submit(self._poll_kernels, words, slot, shape, rounds))
         counts = (slot.scratch + GRID_OFFSET, slot.scratch + ARRIVED_OFFSET)
-        args = (words.device_address, rounds, LEVELS[level], *counts)
-        args = (*args, TIMEOUT_NS, self.launcher.abort, slot.result)
+        where = (words.device_address, rounds, LEVELS[level], *counts)
+        args = (*where, TIMEOUT_NS, self.launcher.abort, slot.result)
         self.launcher.launch("control.cu", "umsh_poll", shape, args, slot, cooperative=level == "grid")
         return KernelPending(slot, int)
 

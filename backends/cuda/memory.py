@@ -108,10 +108,14 @@ def register(undo: ExitStack, address: int, nbytes: int, one_pointer: bool) -> i
             (code,) = native.cuMemHostRegister(piece, size, flags)
             if int(code):
                 raise _refused(int(code), size)
-            pieces.callback(lambda p=piece: released(native.cuMemHostUnregister(p), "cuMemHostUnregister"))
+            pieces.callback(_unregister, piece)
         pointer = device_pointer(address)
         undo.push(pieces.pop_all())
     return pointer
+
+
+def _unregister(address: int) -> None:
+    released(driver().cuMemHostUnregister(address), "cuMemHostUnregister")
 
 
 def _refused(code: int, nbytes: int) -> UmshError:

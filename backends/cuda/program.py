@@ -93,7 +93,7 @@ def _compile(path: Path, target: str, headers: Path) -> bytes:
         )
     what = "CUBIN" if target.startswith("sm_") else "PTX"
     (size,) = _nvrtc_check(getattr(rtc, f"nvrtcGet{what}Size")(program), f"nvrtcGet{what}Size")
-    image = b" " * size
+    image: bytes = b" " * size
     _nvrtc_check(getattr(rtc, f"nvrtcGet{what}")(program, image), f"nvrtcGet{what}")
     _nvrtc_check(rtc.nvrtcDestroyProgram(program), "nvrtcDestroyProgram")
     return image

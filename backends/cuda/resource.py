@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from umsh.backends.driver import Memory
 
 
-class SharedMemoryResource(MemoryResource):
+class SharedMemoryResource(MemoryResource):  # type: ignore[misc]  # cuda.core has no types
     """Allocates one memory kind of an opened device, "pinned" by default.
 
     Allocation is not stream-ordered; a buffer is freed once its stream's work is done, at the latest

@@ -13,8 +13,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from numba import cuda
+import numba.cuda
 
+_cuda: Any = numba.cuda  # untyped, and CUSource exists only in numba-cuda
 LOCK_CAS, LOCK_TICKET, LOCK_PETERSON, LOCK_DELEGATED = range(4)
 TAG_GPU = 0x80000000
 
@@ -55,13 +56,13 @@ def _source() -> str:
 
 def _declare(name: str, result: str, parameters: str, link: Any) -> Any:
     signature = f"{result or 'int32'}({', '.join(_NUMBA_TYPES[kind] for kind in parameters)})"
-    return cuda.declare_device(f"umsh_numba_{name}", signature, link=link)
+    return _cuda.declare_device(f"umsh_numba_{name}", signature, link=link)
 
 
-_linked = cuda.CUSource(_source(), name="umsh_numba.cu")
+_linked = _cuda.CUSource(_source(), name="umsh_numba.cu")
 _declared = {name: _declare(name, result, args, _linked) for name, result, _, args in _FUNCTIONS}
 acquire, release, fence = (_declared[name] for name in ("acquire", "release", "fence"))
-wait, set, wait_block, set_block = (_declared[name] for name in ("wait", "set", "wait_block", "set_block"))  # noqa: A001
+wait, set, wait_block, set_block = (_declared[name] for name in ("wait", "set", "wait_block", "set_block"))
 wait_grid, barrier_grid = _declared["wait_grid"], _declared["barrier_grid"]
 lock, unlock = _declared["lock"], _declared["unlock"]
 lock_block, unlock_block = _declared["lock_block"], _declared["unlock_block"]
