@@ -15,7 +15,15 @@ from typing import Any
 
 import numba.cuda
 
-_cuda: Any = numba.cuda  # untyped, and CUSource exists only in numba-cuda
+from umsh.errors import UnsupportedError
+
+_cuda: Any = numba.cuda
+if not hasattr(_cuda, "CUSource"):  # numba's own CUDA target, which numba-cuda replaces
+    raise UnsupportedError(
+        "This numba cannot link CUDA C++ into a kernel (no numba.cuda.CUSource).",
+        "umsh's verbs are not available inside numba kernels.",
+        "pip install numba-cuda",
+    )
 LOCK_CAS, LOCK_TICKET, LOCK_PETERSON, LOCK_DELEGATED = range(4)
 TAG_GPU = 0x80000000
 

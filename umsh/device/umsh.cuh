@@ -7,7 +7,7 @@
 #ifndef UMSH_CUH
 #define UMSH_CUH
 
-#define UMSH_DEVICE static __device__ __forceinline__
+#define UMSH_DEVICE static __device__ __forceinline__ __attribute__((unused))
 
 typedef unsigned int umsh_u32;
 typedef unsigned long long umsh_u64;
