@@ -57,6 +57,18 @@ def test_the_first_safe_mechanism_is_documented_and_present(opened: Open, machin
     assert not device.gpu.methods()[first.read]
 
 
+@pytest.mark.parametrize("machine", ["h200", "orin", "spark", "thor", "grace-hopper"])
+def test_the_default_inside_a_kernel_does_not_read_alone(opened: Open, machine: str) -> None:
+    """Plain loads of a running kernel may be served by the L1 for good: microbench/results/h200-pcie."""
+    device = opened(machine)
+    found = platform_of(device)
+    assert found is not None
+    kinds = {kind.name: kind for kind in device.memory_kinds()}
+    mechanism = Mechanism.parse(found[0].safe_inside[0])
+    assert kinds[mechanism.memory].inside
+    assert mechanism.read != "RA"
+
+
 def test_absent_kinds_name_the_attribute(opened: Open) -> None:
     assert absent(opened("h200")) == {"system": "PAGEABLE_MEMORY_ACCESS is 0"}
 
