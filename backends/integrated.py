@@ -20,7 +20,7 @@ PLATFORM = Platform(
     matches=_matches,
     safe_mechanisms=(
         "pinned.driver:WA/RA",
-        "registered.thp:WA/RA",
+        "registered.4k:WA/RA",
         "system.thp:WA/RA",
         "copy.driver:copy/copy",
     ),

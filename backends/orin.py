@@ -19,7 +19,7 @@ PLATFORM = Platform(
     matches=_matches,
     safe_mechanisms=(
         "pinned.driver:WA/RA",
-        "registered.thp:WA/RA",
+        "registered.4k:WA/RA",
         "copy.driver:copy/copy",
     ),
     safe_memory=("pinned",),

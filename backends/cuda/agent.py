@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from umsh.backends.cuda.calls import check, driver
 from umsh.backends.cuda.launch import (
     GRID_OFFSET,
     LOOP_TIMEOUT_S,
@@ -29,6 +28,7 @@ LOCKS = {"cas": 0, "ticket": 1, "peterson": 2, "delegated": 3}
 LEVELS = {"thread": 0, "block": 1, "grid": 2}
 BLOCK_THREADS = 256
 BLOCKS_PER_SM = 8
+POLL_BLOCKS_PER_SM = 4  # __launch_bounds__ of umsh_poll
 ARRIVED_OFFSET = 8  # of umsh_total in work.cu
 TIMEOUT_NS = int(LOOP_TIMEOUT_S * 1e9)
 
@@ -152,16 +152,15 @@ class CudaAgent(Agent):
         return pending.result(2 * LOOP_TIMEOUT_S + rounds * 0.01)
 
     def pollers_max(self, level: str) -> int:
-        """Pollers that are certain to run at once; 0 for "grid" without COOPERATIVE_LAUNCH."""
-        if level == "grid" and not self._device.attributes["cooperative_launch"]:
+        """Pollers of umsh_poll that are certain to run at once; 0 for "grid" without COOPERATIVE_LAUNCH.
+
+        Its launch bounds guarantee the blocks of a multiprocessor, so nothing is compiled to know it.
+        """
+        attributes = self._device.attributes
+        if level == "grid" and not attributes["cooperative_launch"]:
             return 0
-        function = self.launcher.program("control.cu").function("umsh_poll")
-        with self._device.current():
-            (blocks,) = check(
-                driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(function, BLOCK_THREADS, 0),
-                "cuOccupancyMaxActiveBlocksPerMultiprocessor",
-            )
-        return int(blocks) * self._device.attributes["multiprocessor_count"] * BLOCK_THREADS
+        each = min(POLL_BLOCKS_PER_SM * BLOCK_THREADS, attributes["max_threads_per_multiprocessor"])
+        return attributes["multiprocessor_count"] * each
 
     def _shape(self, count: int, quads: int) -> tuple[int, int]:
         items = max(quads, min(count, 1 << 20) if not quads else 1)

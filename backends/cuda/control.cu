@@ -41,9 +41,10 @@ UMSH_DEVICE void umsh_answer(umsh_u32 *words, umsh_u32 round, umsh_u32 *arrived)
 }
 
 // level 0 thread: every thread polls. 1 block: one thread of each block polls. 2 grid: one of all.
-extern "C" __global__ void umsh_poll(umsh_u32 *words, umsh_u32 rounds, int level, umsh_grid *grid,
-                                     umsh_u32 *arrived, umsh_u64 timeout_ns, const umsh_u32 *abort,
-                                     umsh_u64 *done) {
+// The bounds promise four blocks of 256 a multiprocessor: POLL_BLOCKS_PER_SM in agent.py.
+extern "C" __global__ void __launch_bounds__(256, 4)
+umsh_poll(umsh_u32 *words, umsh_u32 rounds, int level, umsh_grid *grid, umsh_u32 *arrived, umsh_u64 timeout_ns,
+          const umsh_u32 *abort, umsh_u64 *done) {
     umsh_u32 round = 1;
     for (; round <= rounds; round++) {
         int late = 0;

@@ -276,13 +276,6 @@ FAKE_EXPORT CUresult cuModuleGetFunction(HANDLE *function, HANDLE module, const 
     return CUDA_SUCCESS;
 }
 
-FAKE_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, HANDLE function, int threads,
-                                                                 size_t shared) {
-    FAKE_CALL();
-    *blocks = 2048 / threads;
-    return CUDA_SUCCESS;
-}
-
 FAKE_EXPORT CUresult cuLaunchKernel(HANDLE function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                                     unsigned by, unsigned bz, unsigned shared, HANDLE stream, void **args,
                                     void **extra) {

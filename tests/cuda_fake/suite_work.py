@@ -79,7 +79,7 @@ def test_pollers_are_bounded_by_what_runs_at_once(opened: Open, fake: Any) -> No
     device = opened("h200")
     memory = device.allocate("pinned", 4096, "driver")
     most = device.gpu.pollers_max("grid")
-    assert most == 16 * 2048
+    assert most == 16 * 1024
     with pytest.raises(UnsupportedError, match=f"at most {most} at once"):
         device.gpu.poll(memory, "thread", most + 1, 1)
     fake.lib.fake_set_attribute(95, 0)
