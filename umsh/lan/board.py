@@ -54,6 +54,8 @@ class Board:
         self.capacity = {name: link.capacity_mbps for name, link in state.links.items()}
         self.load_mbps = dict.fromkeys(state.links, 0.0)
         self.all_mbps = dict.fromkeys(state.links, 0.0)
+        # (occupancy of the link, standalone seconds left) of each load on it
+        self.loads: dict[str, list[tuple[float, float]]] = {link: [] for link in state.links}
         self.correction = correction or Correction()
         self.lanes = {entry.server.name: Lane(entry.server) for entry in state.servers}
         for entry in state.servers:
@@ -129,6 +131,7 @@ class Board:
                 lane.loading[name] = min(load_s, lane.loading.get(name, load_s))
             for link in lane.server.links:
                 self.load_mbps[link] += mbps
+                self.loads[link].append((mbps / self.capacity[link], load_s))
         if not loading or warm:
             lane.occupancy += occupancy
             lane.inferring.append((occupancy, infer_s))

@@ -34,7 +34,11 @@ def step(
         placed += _with_cache(board, name, pending[name])
     for name in by_memory(board, pending):
         placed += _without_cache(board, name, pending[name])
-    waiting = [(request, _why(board, name)) for name, left in pending.items() for request in left]
+    waiting = []
+    for name, left in pending.items():
+        if left:
+            reason = why(board, name)
+            waiting += [(request, reason) for request in left]
     return Decision(tuple(placed), tuple(waiting), tuple(refused))
 
 
@@ -92,7 +96,7 @@ def _without_cache(board: Board, name: str, left: list[Request]) -> list[Placeme
     return placed
 
 
-def _why(board: Board, name: str) -> str:
+def why(board: Board, name: str) -> str:
     """Why a request of the type waits, from the board as the step left it."""
     if not board.lanes:
         return NO_SERVER

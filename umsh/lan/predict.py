@@ -41,13 +41,13 @@ def latencies_s(tasks: Sequence[tuple[float, float]], gamma: float = 1.0) -> lis
     L_k = sum over i >= k of alpha(u_1 + ... + u_i) * (r_i - r_{i+1}); L_1 is equation 5 as its worked
     example has it (the printed r_i - r_{i-1} is a misprint).
     """
-    order = sorted(range(len(tasks)), key=lambda i: -tasks[i][1])
+    order = sorted(range(len(tasks)), key=[r for _, r in tasks].__getitem__)
     total = 0.0
     for u, _ in tasks:
         total += u
     result = [0.0] * len(tasks)
     elapsed = done = 0.0
-    for i in reversed(order):
+    for i in order:
         u, r = tasks[i]
         factor = gamma * total
         elapsed += (factor if factor > 1.0 else 1.0) * (r - done)
@@ -73,6 +73,27 @@ def newcomer_s(
         done = left
         total -= v
     return elapsed + latency_factor(total, gamma) * (r - done)
+
+
+def start_now_s(residents: Sequence[tuple[float, float]], u: float, r: float, gamma: float) -> float:
+    """Seconds that one more task (u, r) adds if it starts now: its own and what it delays the residents by."""
+    before, after = latencies_s(residents, gamma), latencies_s([*residents, (u, r)], gamma)
+    return sum(after) - sum(before)
+
+
+def start_later_s(
+    residents: Sequence[tuple[float, float]], u: float, r: float, gamma: float, crowd: float
+) -> float:
+    """The same if it starts when the first resident has ended.
+
+    Until then the resource idles in part if the residents do not saturate it; each of `crowd` tasks that
+    wait behind loses that much.
+    """
+    first = min(latencies_s(residents, gamma))
+    shortest = min(left for _, left in residents)
+    rest = [(v, left - shortest) for v, left in residents if left > shortest]
+    idle = max(0.0, 1.0 - gamma * sum(v for v, _ in residents))
+    return first + start_now_s(rest, u, r, gamma) + crowd * idle * first
 
 
 @dataclass(frozen=True, slots=True)
