@@ -55,7 +55,9 @@ def random_policy(seed: int) -> Policy:
     """A policy that takes a random server with the memory; the same seed gives the same run."""
     rng = random.Random(seed)
 
-    def step(state: LanState, queue: Sequence[Request], now_s: float, correction: Correction | None = None) -> Decision:
+    def step(
+        state: LanState, queue: Sequence[Request], now_s: float, correction: Correction | None = None
+    ) -> Decision:
         board = Board(state)
 
         def choose(request: Request) -> Lane | None:

@@ -63,7 +63,14 @@ class Board:
             lane.last_use = dict(entry.cached)
             lane.cached = set(entry.cached)
             for task in entry.running:
-                self._add(lane, task.request.type, task.stage == "load", task.load_left_s, task.infer_left_s, task.warm)
+                self._add(
+                    lane,
+                    task.request.type,
+                    task.stage == "load",
+                    task.load_left_s,
+                    task.infer_left_s,
+                    task.warm,
+                )
 
     def cell(self, lane: Lane, name: str) -> Cell | None:
         """The corrected profile of a type on the lane's GPU; None if it cannot run there."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -72,7 +73,8 @@ class Request:
     submit_s: float
 
     def __post_init__(self) -> None:
-        check_number(self.submit_s, f"submit time of request {self.id}")
+        if not 0.0 <= self.submit_s < math.inf:
+            check_number(self.submit_s, f"submit time of request {self.id}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +115,10 @@ class Running:
     warm: bool = False
 
     def __post_init__(self) -> None:
-        check_number(self.load_left_s, f"loading time left of request {self.request.id}")
-        check_number(self.infer_left_s, f"inference time left of request {self.request.id}")
+        if not 0.0 <= self.load_left_s < math.inf:
+            check_number(self.load_left_s, f"loading time left of request {self.request.id}")
+        if not 0.0 <= self.infer_left_s < math.inf:
+            check_number(self.infer_left_s, f"inference time left of request {self.request.id}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,8 @@ class ServerState:
     utilisation: float = 0.0
 
     def __post_init__(self) -> None:
-        check_number(self.utilisation, f"GPU utilisation of server {self.server.name!r}", 0.0, 1.0)
+        if not 0.0 <= self.utilisation <= 1.0:
+            check_number(self.utilisation, f"GPU utilisation of server {self.server.name!r}", 0.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

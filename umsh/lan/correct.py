@@ -54,7 +54,7 @@ def saw_utilisation(
 
 
 def saw_inference(correction: Correction, key: Key, profiled_s: float, alone_s: float) -> Correction:
-    """Exponential average of the time seen over the profiled one, after a task on an unsaturated GPU ended."""
+    """Exponential average of the time seen over the profiled one, after a task ended unhindered."""
     check_number(profiled_s, "profiled time")
     check_number(alone_s, "observed time")
     if profiled_s == 0.0:

@@ -11,15 +11,15 @@ class LanInputError(UmshError, ValueError):
     """A profile, state, request or message with a value that no LAN could have."""
 
 
-class UnknownServer(UmshError, LookupError):
+class UnknownServerError(UmshError, LookupError):
     """A message or placement that names a server nobody registered."""
 
 
-class StaleHeartbeat(UmshError, ValueError):
+class StaleHeartbeatError(UmshError, ValueError):
     """A heartbeat that was seen before, is older than the last one, or comes from a clock that went back."""
 
 
-class QueueFull(UmshError, RuntimeError):
+class QueueFullError(UmshError, RuntimeError):
     """The waiting queue reached its bound; the request was not taken."""
 
 
@@ -29,6 +29,8 @@ class RegistryError(UmshError, RuntimeError):
 
 def check_number(value: float, what: str, low: float = 0.0, high: float = math.inf) -> float:
     """Return `value` as float if it is a finite number in [low, high]; else raise LanInputError."""
+    if type(value) is float and low <= value <= high and value != math.inf:
+        return value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise LanInputError(f"{what} is {value!r}, not a number.", "The input was refused.", "Give a number.")
     number = float(value)

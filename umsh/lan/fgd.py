@@ -1,4 +1,4 @@
-"""Fragmentation Gradient Descent (Weng et al., ATC'23), exact, and its mapping onto a LAN of one-GPU servers."""
+"""Fragmentation Gradient Descent (Weng et al., ATC'23), exact, mapped onto a LAN of one-GPU servers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MILLI = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A typical task with its popularity: `gpu_milli` of each of `gpus` GPUs, `cpu` of the second resource."""
+    """A typical task and its popularity: `gpu_milli` of each of `gpus` GPUs, `cpu` of a second resource."""
 
     popularity: float
     cpu: float
@@ -73,7 +73,9 @@ def step(
                 best, least = lane, growth
         return best
 
-    return greedy(board, queue, now_s, choose, "least growth of fragmentation", "no server has the GPU share and memory")
+    return greedy(
+        board, queue, now_s, choose, "least growth of fragmentation", "no server has the GPU share and memory"
+    )
 
 
 def _growth(board: Board, lane: Lane, name: str, share: Mapping[str, float]) -> float | None:
@@ -91,7 +93,7 @@ def _growth(board: Board, lane: Lane, name: str, share: Mapping[str, float]) -> 
 
 
 def _workload(board: Board, lane: Lane, share: Mapping[str, float], added: str) -> list[Demand]:
-    """The type mix as this node sees it; a type that its GPU cannot run asks for no GPU, so nothing fits it."""
+    """The type mix as this node sees it; a type that its GPU cannot run asks for no GPU, so is lost here."""
     demands = []
     for name, popularity in share.items():
         kind, cell = board.types[name], board.cell(lane, name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from umsh.lan.cluster import Stage
@@ -42,7 +44,7 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
     links: tuple[str, ...]
     utilisation: float
     tasks: tuple[Progress, ...] = ()
-    cached: dict[str, float] = {}  # noqa: RUF012 - msgspec copies empty mutable defaults
+    cached: dict[str, float] = {}
     version: int = VERSION
 
 
@@ -57,12 +59,16 @@ def encode(beat: Heartbeat) -> bytes:
 def decode(data: bytes) -> Heartbeat:
     """Parse and check a message; LanInputError says what is wrong with it."""
     if len(data) > NBYTES_MAX:
-        raise LanInputError(f"a heartbeat has {len(data)} bytes.", "It was dropped.", f"The bound is {NBYTES_MAX}.")
+        raise LanInputError(
+            f"a heartbeat has {len(data)} bytes.", "It was dropped.", f"The bound is {NBYTES_MAX}."
+        )
     try:
         beat = _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise LanInputError(
-            f"a heartbeat does not parse: {error}.", "It was dropped.", "Run one umsh version on all machines."
+            f"a heartbeat does not parse: {error}.",
+            "It was dropped.",
+            "Run one umsh version on all machines.",
         ) from error
     check(beat)
     return beat
@@ -78,15 +84,21 @@ def check(beat: Heartbeat) -> None:
             "Run one umsh version on all machines.",
         )
     if len(beat.tasks) > TASKS_MAX:
-        raise LanInputError(f"a heartbeat {who} lists {len(beat.tasks)} tasks.", "It was dropped.", "Check the daemon.")
+        raise LanInputError(
+            f"a heartbeat {who} lists {len(beat.tasks)} tasks.", "It was dropped.", "Check the daemon."
+        )
     check_number(beat.seq, f"sequence number {who}")
     check_number(beat.sent_s, f"time {who}")
     check_number(beat.memory_mb, f"GPU memory {who} in MiB")
     check_number(beat.utilisation, f"GPU utilisation {who}", 0.0, 1.0)
     for task in beat.tasks:
-        check_number(task.sent_bytes, f"bytes sent of request {task.request}")
-        check_number(task.total_bytes, f"bytes of request {task.request}")
-        check_number(task.syncs, f"synchronise calls of request {task.request}")
-        check_number(task.syncs_total, f"total synchronise calls of request {task.request}", 1)
+        # The messages are built only for a bad value: this runs for every task of every heartbeat.
+        if not (0.0 <= task.sent_bytes < math.inf and 0.0 <= task.total_bytes < math.inf):
+            check_number(task.sent_bytes, f"bytes sent of request {task.request}")
+            check_number(task.total_bytes, f"bytes of request {task.request}")
+        if not (task.syncs >= 0 and task.syncs_total >= 1):
+            check_number(task.syncs, f"synchronise calls of request {task.request}")
+            check_number(task.syncs_total, f"total synchronise calls of request {task.request}", 1)
     for name, age_s in beat.cached.items():
-        check_number(age_s, f"age of the cached weights {name!r} {who}")
+        if not 0.0 <= age_s < math.inf:
+            check_number(age_s, f"age of the cached weights {name!r} {who}")

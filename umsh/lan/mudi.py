@@ -27,7 +27,7 @@ SLOPE = knee_slope()
 
 
 def slowdown(occupancy: float, share_left: float) -> float:
-    """Piecewise-linear latency relative to alone: 1 while the share left covers the occupancy, then linear."""
+    """Piecewise-linear latency over that alone: 1 while the share left covers the occupancy, then linear."""
     if occupancy <= 0.0 or share_left >= occupancy:
         return 1.0
     return 1.0 + SLOPE * (1.0 - max(0.0, share_left) / occupancy)
@@ -64,7 +64,14 @@ def step(
             occupancies[best.server.name].append(_occupancy(board, best.server.name, kind.name))
         return best
 
-    return greedy(board, queue, now_s, choose, "least summed slowdown", "every server would break the goal or its memory")
+    return greedy(
+        board,
+        queue,
+        now_s,
+        choose,
+        "least summed slowdown",
+        "every server would break the goal or its memory",
+    )
 
 
 def _occupancy(board: Board, server: str, name: str) -> float:

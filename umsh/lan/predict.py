@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -76,7 +77,7 @@ def newcomer_s(
 
 
 def start_now_s(residents: Sequence[tuple[float, float]], u: float, r: float, gamma: float) -> float:
-    """Seconds that one more task (u, r) adds if it starts now: its own and what it delays the residents by."""
+    """Seconds that one more task (u, r) adds if it starts now: its own and the residents' delay."""
     before, after = latencies_s(residents, gamma), latencies_s([*residents, (u, r)], gamma)
     return sum(after) - sum(before)
 
@@ -112,7 +113,9 @@ def remaining_load_s(sent_bytes: float, total_bytes: float, load_s: float) -> fl
 
 def remaining_infer_s(syncs_done: float, syncs_total: float, infer_s: float) -> float:
     """Standalone inference seconds left: (1 - C_invoked / C_total) * L_infer (section 5.1.2)."""
-    return _left(syncs_done, syncs_total, "synchronise calls") * check_number(infer_s, "standalone inference time")
+    return _left(syncs_done, syncs_total, "synchronise calls") * check_number(
+        infer_s, "standalone inference time"
+    )
 
 
 def infer_estimate(syncs_done: float, syncs_total: float, infer_s: float, jitter: float = 0.0) -> Estimate:
@@ -124,7 +127,8 @@ def infer_estimate(syncs_done: float, syncs_total: float, infer_s: float, jitter
 
 
 def _left(done: float, total: float, what: str) -> float:
-    check_number(done, f"{what} done")
-    if check_number(total, f"total {what}") <= 0.0:
+    if not (0.0 <= done < math.inf and 0.0 < total < math.inf):
+        check_number(done, f"{what} done")
+        check_number(total, f"total {what}")
         raise LanInputError(f"the total of {what} is 0.", "Progress is undefined.", "Profile the type again.")
-    return max(0.0, 1.0 - done / total)
+    return 1.0 - done / total if done < total else 0.0

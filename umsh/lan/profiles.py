@@ -52,7 +52,9 @@ def load_profiles(variant: str | None = None) -> Profiles:
     if variant is not None:
         if variant not in tables["variants"]:
             raise LanInputError(
-                f"there is no profile variant {variant!r}.", "Nothing was loaded.", f"Known: {list(variants())}."
+                f"there is no profile variant {variant!r}.",
+                "Nothing was loaded.",
+                f"Known: {list(variants())}.",
             )
         changed = tables["variants"][variant]
     marked = set(tables["assumed"]["cells"])

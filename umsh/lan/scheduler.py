@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from umsh.lan.cluster import Decision, Request
 from umsh.lan.correct import Correction, saw_inference, saw_utilisation
-from umsh.lan.errors import QueueFull
+from umsh.lan.errors import QueueFullError
 from umsh.lan.heartbeat import Heartbeat
 from umsh.lan.screen import QUEUE_MAX, Policy
 from umsh.lan.tracker import Tracker
@@ -13,7 +13,9 @@ from umsh.lan.tracker import Tracker
 class Scheduler:
     """What `umsh-sched serve` and the simulator both run. Call `step` about once a second (paper 7.6)."""
 
-    def __init__(self, policy: Policy, tracker: Tracker, correct: bool = False, queue_max: int = QUEUE_MAX) -> None:
+    def __init__(
+        self, policy: Policy, tracker: Tracker, correct: bool = False, queue_max: int = QUEUE_MAX
+    ) -> None:
         self.policy = policy
         self.tracker = tracker
         self.correct = correct
@@ -24,9 +26,11 @@ class Scheduler:
         self._where: dict[int, tuple[str, str]] = {}
 
     def submit(self, request: Request) -> None:
-        """Queue a request; QueueFull at the bound."""
+        """Queue a request; QueueFullError at the bound."""
         if len(self.queue) >= self.queue_max:
-            raise QueueFull(f"{len(self.queue)} requests wait.", "The request was not taken.", "Try again later.")
+            raise QueueFullError(
+                f"{len(self.queue)} requests wait.", "The request was not taken.", "Try again later."
+            )
         self.queue[request.id] = request
 
     def beat(self, beat: Heartbeat, now_s: float) -> None:
@@ -43,6 +47,7 @@ class Scheduler:
 
     def ended(self, request: int, now_s: float, alone_s: float | None = None) -> None:
         """A task ended; `alone_s` is its inference time if its GPU was never saturated meanwhile."""
+        self.queue.pop(request, None)  # queued again although it went on: its server was only silent
         found = self._where.pop(request, None)
         if found is None:
             return

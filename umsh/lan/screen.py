@@ -29,7 +29,9 @@ def screen(
     check_number(now_s, "the time of the step")
     if len(queue) > QUEUE_MAX:
         raise LanInputError(
-            f"{len(queue)} requests wait.", "The step was not taken.", f"The bound is {QUEUE_MAX}; refuse earlier."
+            f"{len(queue)} requests wait.",
+            "The step was not taken.",
+            f"The bound is {QUEUE_MAX}; refuse earlier.",
         )
     pending: dict[str, list[Request]] = {}
     refused: list[tuple[Request, str]] = []
@@ -42,7 +44,9 @@ def screen(
                 "The clock went back; use a monotonic one.",
             )
         if request.id in seen:
-            raise LanInputError(f"request {request.id} is queued twice.", "The step was not taken.", "Queue it once.")
+            raise LanInputError(
+                f"request {request.id} is queued twice.", "The step was not taken.", "Queue it once."
+            )
         seen.add(request.id)
         if request.type not in board.types:
             refused.append((request, f"task type {request.type!r} was never profiled"))
@@ -55,7 +59,7 @@ def screen(
             kind = board.types[name]
             largest = max(lane.server.memory_mb for lane in board.lanes.values())
             reason = (
-                f"needs {kind.memory_mb:.0f} MiB and a profiled GPU; the largest present server has {largest:.0f} MiB"
+                f"needs {kind.memory_mb:.0f} MiB and a profiled GPU; the largest server has {largest:.0f} MiB"
             )
             refused += [(request, reason) for request in pending.pop(name)]
     return pending, refused

@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from umsh.lan.cluster import LanState, Link, Placement, Request, Running, Server, ServerState, TaskType
-from umsh.lan.errors import LanInputError, RegistryError, StaleHeartbeat, UnknownServer, check_number
+from umsh.lan.errors import (
+    LanInputError,
+    RegistryError,
+    StaleHeartbeatError,
+    UnknownServerError,
+    check_number,
+)
 from umsh.lan.heartbeat import Heartbeat, Progress, check
 from umsh.lan.predict import remaining_infer_s, remaining_load_s
 
@@ -44,12 +50,16 @@ class Tracker:
         self._clock(now_s)
         if server.name in self._seen:
             raise RegistryError(
-                f"server {server.name!r} is registered already.", "Nothing changed.", "Remove it first or rename it."
+                f"server {server.name!r} is registered already.",
+                "Nothing changed.",
+                "Remove it first or rename it.",
             )
         for link in server.links:
             if link not in self.links:
                 raise LanInputError(
-                    f"server {server.name!r} names the unknown link {link!r}.", "It was not added.", "Add the link."
+                    f"server {server.name!r} names the unknown link {link!r}.",
+                    "It was not added.",
+                    "Add the link.",
                 )
         self._seen[server.name] = _Seen(server, now_s)
 
@@ -61,24 +71,26 @@ class Tracker:
         return _held(seen)
 
     def beat(self, beat: Heartbeat, now_s: float) -> None:
-        """Take a heartbeat. Raises UnknownServer, StaleHeartbeat (duplicate, old, clock back), LanInputError."""
+        """Take a heartbeat. Raises UnknownServerError, LanInputError, and StaleHeartbeatError for a duplicate,
+        an old one or a clock that went back.
+        """
         check(beat)
         self._clock(now_s)
         seen = self._known(beat.server)
         if beat.boot == seen.boot and beat.seq <= seen.seq:
-            raise StaleHeartbeat(
+            raise StaleHeartbeatError(
                 f"heartbeat {beat.seq} of {beat.server!r} is a duplicate or older than {seen.seq}.",
                 "It was dropped.",
                 "Nothing to do if the network repeats packets.",
             )
         if beat.boot == seen.boot and beat.sent_s < seen.sent_s:
-            raise StaleHeartbeat(
+            raise StaleHeartbeatError(
                 f"the clock of {beat.server!r} went back from {seen.sent_s:g} s to {beat.sent_s:g} s.",
                 "The heartbeat was dropped.",
                 "Send a monotonic clock.",
             )
         if beat.boot < seen.boot:
-            raise StaleHeartbeat(
+            raise StaleHeartbeatError(
                 f"heartbeat of an earlier start of {beat.server!r}.", "It was dropped.", "Nothing to do."
             )
         running = tuple(self._running(task, seen.server) for task in beat.tasks)
@@ -87,7 +99,9 @@ class Tracker:
         seen.cached = {name: now_s - age_s for name, age_s in beat.cached.items() if name in self.types}
         listed = {task.request for task in beat.tasks}
         seen.placed = {
-            key: entry for key, entry in seen.placed.items() if key not in listed and entry[0] > now_s - self.dead_after_s
+            key: entry
+            for key, entry in seen.placed.items()
+            if key not in listed and entry[0] > now_s - self.dead_after_s
         }
         seen.ended = {key: at for key, at in seen.ended.items() if key in listed}
 
@@ -97,7 +111,9 @@ class Tracker:
         kind, cold = self.types[placement.request.type], placement.phase == "load"
         cell = kind.cells.get(seen.server.gpu)
         load_s = kind.load_s if cold else kind.warm_s
-        task = Running(placement.request, "load" if load_s else "infer", load_s, cell.infer_s if cell else 0.0, not cold)
+        task = Running(
+            placement.request, "load" if load_s else "infer", load_s, cell.infer_s if cell else 0.0, not cold
+        )
         seen.placed[placement.request.id] = (now_s, task)
 
     def ended(self, server: str, request: int, now_s: float) -> None:
@@ -140,7 +156,9 @@ class Tracker:
         kind = self.types.get(task.type)
         if kind is None:
             raise LanInputError(
-                f"server {server.name!r} runs the unknown task type {task.type!r}.", "Dropped.", "Profile the type."
+                f"server {server.name!r} runs the unknown task type {task.type!r}.",
+                "Dropped.",
+                "Profile the type.",
             )
         cell = kind.cells.get(server.gpu)
         load_s = kind.warm_s if task.warm else kind.load_s
@@ -154,7 +172,7 @@ class Tracker:
     def _known(self, name: str) -> _Seen:
         seen = self._seen.get(name)
         if seen is None:
-            raise UnknownServer(
+            raise UnknownServerError(
                 f"no server {name!r} is registered.", "The message was dropped.", "Let the server join first."
             )
         return seen

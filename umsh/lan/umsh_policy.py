@@ -1,55 +1,28 @@
-"""The `umsh` policy: Gleam's two phases, deciding by predicted total time, with bounded waiting and correction."""
+"""The `umsh` policy: Gleam's two phases by predicted total time, with bounded waiting and correction."""
 
 from __future__ import annotations
 
 import heapq
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from umsh.lan.board import Board, Lane
-from umsh.lan.cluster import Decision, LanState, Placement, Request, TaskType
+from umsh.lan.cluster import Decision, LanState, Placement, Request, Stage, TaskType
 from umsh.lan.correct import Correction
 from umsh.lan.gleam import group_size, why
 from umsh.lan.memory import need_mb
 from umsh.lan.predict import GAMMA_COMPUTE, GAMMA_LINK, latencies_s, start_later_s, start_now_s
 from umsh.lan.screen import Policy, screen
-
-# A load pays off over later requests of the type; its cost is shared by this many.
-LOAD_USES = 4.0
-# A request is overdue when it waited this many times what it takes alone (and at least `guard_s`).
-GUARD_ALONE = 3.0
-# Beyond this many loads on a link that is full, one more is not considered.
-LINK_SHARERS_MAX = 16
-# Weights that were used this long ago are half as dear to evict.
-REUSE_HALF_S = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """The terms that `umsh` adds to Algorithm 1, each of which an ablation can switch off.
-
-    `guard_s`: after this wait a request goes first and what it needs is kept free (infinite: no guard).
-    `share`: a GPU may pass occupancy 1 where the predicted total time is less than by waiting (else
-    equation 6). `weigh`: load only where that beats waiting for a server with the weights. `short_first`:
-    loads in order of seconds a waiting request, not of memory. `loads_only`: the link constraint counts
-    loads, not the small traffic of inferences. `keep`: evicting weights in use elsewhere nowhere has a price.
-    """
-
-    guard_s: float = 60.0
-    share: bool = True
-    share_link: bool = True
-    weigh: bool = True
-    short_first: bool = True
-    loads_only: bool = True
-    keep: bool = True
+from umsh.lan.terms import GUARD_ALONE, LINK_SHARERS_MAX, LOAD_USES, REUSE_HALF_S, Terms
 
 
 def policy(terms: Terms | None = None) -> Policy:
     """The policy as one pure function of state, queue, time and correction."""
     chosen = terms or Terms()
 
-    def step(state: LanState, queue: Sequence[Request], now_s: float, correction: Correction | None = None) -> Decision:
+    def step(
+        state: LanState, queue: Sequence[Request], now_s: float, correction: Correction | None = None
+    ) -> Decision:
         return _Step(Board(state, correction), chosen, now_s).run(queue)
 
     return step
@@ -66,6 +39,7 @@ class _Step:
         self.waits: dict[int, str] = {}
         self.reserved_lane: Lane | None = None
         self.reserved_links: set[str] = set()
+        self.link_room: dict[tuple[str, str], bool] = {}  # (link, type) -> room for a load, until one starts
         self.backlog_s: dict[str, float] = {}  # lane -> seconds promised to requests that wait for it
         self.copies: dict[str, int] = {}
         for lane in board.lanes.values():
@@ -101,7 +75,7 @@ class _Step:
         return sorted(late, key=lambda request: (request.submit_s, request.id))
 
     def _bound_s(self, name: str) -> float:
-        """After what wait a request is overdue: guard_s, or a few times what it takes alone if that is more."""
+        """After what wait a request is overdue: guard_s, or a few times its time alone if that is more."""
         kind = self.board.types[name]
         alone_s = min(cell.infer_s for cell in kind.cells.values())
         if name not in self.copies:
@@ -109,7 +83,7 @@ class _Step:
         return max(self.terms.guard_s, GUARD_ALONE * alone_s)
 
     def _place_urgent(self, request: Request, left: list[Request]) -> None:
-        """Place an overdue request wherever it can run; the oldest that cannot keeps a server free for itself."""
+        """Place an overdue request where it can run; the oldest that cannot keeps a server for itself."""
         name, best, least = request.type, None, math.inf
         for lane in self.board.lanes.values():
             cost = self._urgent_cost(lane, name)
@@ -118,7 +92,9 @@ class _Step:
         if best is not None:
             self._take(best, request, least, f"waited {self.now_s - request.submit_s:.0f} s, goes first")
             left.remove(request)
-        elif self.reserved_lane is None and not any(name in lane.loading for lane in self.board.lanes.values()):
+        elif self.reserved_lane is None and not any(
+            name in lane.loading for lane in self.board.lanes.values()
+        ):
             self._reserve(name)
             if self.reserved_lane is not None:
                 where = self.reserved_lane.server.name
@@ -150,6 +126,7 @@ class _Step:
         self.reserved_lane = lane
         if name not in lane.cached and name not in lane.loading:
             self.reserved_links.update(lane.server.links)
+            self.link_room.clear()
 
     # Phase 1
 
@@ -178,7 +155,10 @@ class _Step:
         cost = self._now_s(lane, cell.compute, cell.infer_s)
         if group_size(cell.compute, lane.occupancy, 1):
             return cost
-        if not self.terms.share or start_later_s(lane.inferring, cell.compute, cell.infer_s, GAMMA_COMPUTE, self.crowd) <= cost:
+        if (
+            not self.terms.share
+            or start_later_s(lane.inferring, cell.compute, cell.infer_s, GAMMA_COMPUTE, self.crowd) <= cost
+        ):
             return math.inf
         return cost
 
@@ -271,25 +251,29 @@ class _Step:
         return max(latencies_s(lane.inferring, GAMMA_COMPUTE), default=0.0)
 
     def _link_free(self, lane: Lane, kind: TaskType) -> bool:
-        if self.reserved_links.intersection(lane.server.links):
-            return False
-        if self.board.link_has_room(lane, kind.load_mbps, self.terms.loads_only):
-            return True
-        if not self.terms.share_link:
-            return False
+        """Whether a load of the type may start on every link of the lane's path."""
         for link in lane.server.links:
-            loads, u = self.board.loads[link], kind.load_mbps / self.board.capacity[link]
-            if sum(v for v, _ in loads) + u < 1.0:
-                continue
-            if not loads or len(loads) >= LINK_SHARERS_MAX:
-                return False
-            later_s = start_later_s(loads, u, kind.load_s, GAMMA_LINK, self.load_crowd)
-            if later_s <= start_now_s(loads, u, kind.load_s, GAMMA_LINK):
+            key = link, kind.name
+            if key not in self.link_room:
+                self.link_room[key] = self._room_on(link, kind)
+            if not self.link_room[key]:
                 return False
         return True
 
+    def _room_on(self, link: str, kind: TaskType) -> bool:
+        used = self.board.load_mbps if self.terms.loads_only else self.board.all_mbps
+        if link in self.reserved_links:
+            return False
+        if used[link] + kind.load_mbps < self.board.capacity[link]:
+            return True
+        loads, u = self.board.loads[link], kind.load_mbps / self.board.capacity[link]
+        if not self.terms.share_link or not 0 < len(loads) < LINK_SHARERS_MAX:
+            return False
+        later_s = start_later_s(loads, u, kind.load_s, GAMMA_LINK, self.load_crowd)
+        return start_now_s(loads, u, kind.load_s, GAMMA_LINK) < later_s
+
     def _take(self, lane: Lane, request: Request, predicted_s: float, reason: str) -> None:
-        cold = request.type not in lane.cached
-        self.board.place(lane, request, cold)
-        phase = "load" if cold else "infer"
-        self.placed.append(Placement(request, lane.server.name, phase, predicted_s, reason))  # type: ignore[arg-type]
+        phase: Stage = "infer" if request.type in lane.cached else "load"
+        self.board.place(lane, request, phase == "load")
+        self.link_room.clear()
+        self.placed.append(Placement(request, lane.server.name, phase, predicted_s, reason))

@@ -1,4 +1,4 @@
-"""Processor sharing in virtual time: all jobs of a pool slow down by one factor, so a heap of finishes suffices."""
+"""Processor sharing in virtual time: all jobs of a pool slow down alike, so a heap of finishes suffices."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Pool:
         self.virtual = max(self.virtual, finish)
         return job
 
-    def remove(self, jobs: set[int]) -> None:
-        """Drop jobs by identity (a failed server)."""
-        self.heap = [entry for entry in self.heap if id(entry[2]) not in jobs]
+    def remove(self, job: Any) -> None:
+        """Drop one job before its end."""
+        self.heap = [entry for entry in self.heap if entry[2] is not job]
         heapq.heapify(self.heap)
 
     def next_s(self) -> float:

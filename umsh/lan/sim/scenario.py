@@ -1,10 +1,10 @@
-"""What a simulation is given: the LAN, the clients, what is cached at the start, faults and wrong profiles."""
+"""What a simulation is given: the LAN, its clients, caches at the start, faults and wrong profiles."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from umsh.lan.cluster import Cell, Link, Server, TaskType
 from umsh.lan.errors import LanInputError, check_number
@@ -50,7 +50,9 @@ class Scenario:
 
     def __post_init__(self) -> None:
         if len(self.starts_s) != len(self.clients):
-            raise LanInputError("clients and start times differ in number.", "Nothing was simulated.", "Match them.")
+            raise LanInputError(
+                "clients and start times differ in number.", "Nothing was simulated.", "Match them."
+            )
         for what in ("tick_s", "heartbeat_s"):
             if check_number(getattr(self, what), what) == 0.0:
                 raise LanInputError(f"{what} is 0.", "The simulation would not advance.", "Give a period.")
@@ -66,7 +68,9 @@ def paper_setup(profiles: Profiles, gpus: int, seed: int, start: str = "warm", r
     fit). `start="cold"` begins with empty servers.
     """
     if gpus not in SETUPS:
-        raise LanInputError(f"there is no set-up with {gpus!r} GPUs.", "Nothing was simulated.", "Take 1 to 4.")
+        raise LanInputError(
+            f"there is no set-up with {gpus!r} GPUs.", "Nothing was simulated.", "Take 1 to 4."
+        )
     n_servers, n_clients, n_types = SETUPS[gpus]
     rng = random.Random(f"{seed}/{gpus}")
     servers = profiles.servers[:n_servers]
@@ -113,17 +117,5 @@ def misprofiled(scenario: Scenario, error: float) -> Scenario:
             gpu: Cell(min(1.0, cell.compute * (1.0 + rng.choice((-error, error)))), cell.infer_s, cell.mark)
             for gpu, cell in kind.cells.items()
         }
-        truth[name] = replace_cells(kind, cells)
-    return change(scenario, name=f"{scenario.name}, occupancy off by {error:.0%}", truth=truth)
-
-
-def replace_cells(kind: TaskType, cells: Mapping[str, Cell]) -> TaskType:
-    """The task type with other cells."""
-    return change(kind, cells=cells)
-
-
-def change(item, **fields):  # type: ignore[no-untyped-def]
-    """dataclasses.replace, under the name the experiments read."""
-    import dataclasses
-
-    return dataclasses.replace(item, **fields)
+        truth[name] = replace(kind, cells=cells)
+    return replace(scenario, name=f"{scenario.name}, occupancy off by {error:.0%}", truth=truth)

@@ -1,88 +1,24 @@
-"""The simulated LAN: clients in closed loops, links and GPUs shared by processors, caches, heartbeats, faults."""
+"""The simulated LAN: clients in closed loops, shared links and GPUs, caches, heartbeats, faults."""
 
 from __future__ import annotations
 
 import heapq
 import random
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from typing import Any
 
-from umsh.lan.cluster import Decision, Placement, Request, Server
-from umsh.lan.errors import StaleHeartbeat, UnknownServer
-from umsh.lan.heartbeat import Heartbeat, Progress
+from umsh.lan.cluster import Placement, Request, Server
+from umsh.lan.errors import StaleHeartbeatError, UnknownServerError
+from umsh.lan.heartbeat import Heartbeat
 from umsh.lan.memory import evict, need_mb
 from umsh.lan.predict import GAMMA_COMPUTE, GAMMA_LINK
 from umsh.lan.scheduler import Scheduler
+from umsh.lan.sim.beats import message
+from umsh.lan.sim.parts import Done, Job, Node, Outcome, Path
 from umsh.lan.sim.pool import Pool
 from umsh.lan.sim.scenario import Scenario
 
 EVENTS_MAX = 50_000_000
-
-
-@dataclass(slots=True, eq=False)
-class Job:
-    """A placed request: where it is, what it still has to do, and when what happened to it."""
-
-    request: Request
-    node: Node
-    cold: bool
-    placed_s: float
-    load_s: float
-    load_mbps: float
-    stage: str = "load"
-    finish: float = 0.0
-    infer_from_s: float = 0.0
-    crowded: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class Node:
-    """A server that works: its GPU pool, its path's load pool, weights and memory."""
-
-    server: Server
-    gpu: Pool
-    path: Path
-    boot: int = 0
-    seq: int = 0
-    up: bool = True
-    occupancy: float = 0.0
-    pinned_mb: float = 0.0
-    counts: dict[str, int] = field(default_factory=dict)
-    cached: dict[str, float] = field(default_factory=dict)
-    jobs: dict[int, Job] = field(default_factory=dict)
-
-
-@dataclass(slots=True, eq=False)
-class Path:
-    """The links to one or more servers; its loads advance at the rate of the most crowded link."""
-
-    links: tuple[str, ...]
-    pool: Pool
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """One finished request; times in simulated seconds."""
-
-    client: int
-    type: str
-    server: str
-    cold: bool
-    submit_s: float
-    placed_s: float
-    infer_from_s: float
-    end_s: float
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What a simulation gave: finished and refused requests, events handled, time of the last event."""
-
-    done: list[Done] = field(default_factory=list)
-    refused: list[tuple[Request, str]] = field(default_factory=list)
-    events: int = 0
-    end_s: float = 0.0
-    steps: int = 0
-    decisions: list[Decision] = field(default_factory=list)
 
 
 class World:
@@ -100,12 +36,12 @@ class World:
         self.paths: dict[tuple[str, ...], Path] = {}
         self.users: dict[str, list[Path]] = {link: [] for link in self.capacity}
         self.nodes: dict[str, Node] = {}
-        self._heap: list[tuple[float, int, str, object, int]] = []
+        self._heap: list[tuple[float, int, str, Any, int]] = []
         self._order = 0
+        self._jobs: dict[int, Job] = {}
         self._next_run = [0] * len(scenario.clients)
         self._open = sum(map(len, scenario.clients))
         self._ids = 0
-        self._tick_at = -1.0
         for server in scenario.servers:
             self._build(server)
 
@@ -126,13 +62,18 @@ class World:
             self._push(start_s, "submit", client)
         phase = self.scenario.heartbeat_s / max(1, len(self.nodes))
         for i, node in enumerate(self.nodes.values()):
-            self._beat(node)
+            self._heard(message(node, self.types, 0.0))
             self._push((i + 1) * phase, "beat", node)
         for failure in self.scenario.failures:
             self._push(failure.down_s, "down", self.nodes[failure.server])
             self._push(failure.up_s, "up", self.nodes[failure.server])
         self._push(self.scenario.tick_s, "tick", None)
-        handlers = {
+        self._loop()
+        self.outcome.end_s = self.now_s
+        return self.outcome
+
+    def _loop(self) -> None:
+        handlers: dict[str, Callable[[Any], None]] = {
             "submit": self._submit,
             "beat": self._send_beat,
             "heard": self._heard,
@@ -141,20 +82,15 @@ class World:
             "up": self._up,
         }
         outcome = self.outcome
-        while self._open and self._heap:
+        while self._open and self._heap and outcome.events < EVENTS_MAX:
             self.now_s, _, kind, item, version = heapq.heappop(self._heap)
             if kind == "pool":
-                pool: Pool = item  # type: ignore[assignment]
-                if version != pool.version:
-                    continue
-                self._finish(pool)
+                if version != item.version:
+                    continue  # the pool changed after this event was scheduled
+                self._finish(item)
             else:
-                handlers[kind](item)  # type: ignore[arg-type]
+                handlers[kind](item)
             outcome.events += 1
-            if outcome.events > EVENTS_MAX:
-                break
-        outcome.end_s = self.now_s
-        return outcome
 
     # Clients and the scheduler
 
@@ -186,13 +122,15 @@ class World:
 
     def _start(self, placement: Placement) -> None:
         request, node = placement.request, self.nodes[placement.server]
+        if request.id in self._jobs:
+            self._abort(self._jobs[request.id])  # placed again because its server fell silent
         if not node.up:
             return  # the scheduler has not noticed yet; it queues the request again when it does
         kind = self.types[request.type]
         cold = request.type not in node.cached
         load_s, mbps = (kind.load_s, kind.load_mbps) if cold else (kind.warm_s, kind.warm_mbps)
         job = Job(request, node, cold, self.now_s, load_s, mbps)
-        node.jobs[request.id] = job
+        self._jobs[request.id] = node.jobs[request.id] = job
         node.pinned_mb += need_mb(kind, request.type in node.counts)
         node.counts[request.type] = node.counts.get(request.type, 0) + 1
         if not cold:
@@ -200,6 +138,7 @@ class World:
         self._make_room(node)
         if load_s > 0.0:
             self._traffic(node.path, mbps)
+            self._pace(node.path)
             pool = node.path.pool
             pool.advance(self.now_s)
             job.finish = pool.add(self._next(), job, load_s)
@@ -259,20 +198,26 @@ class World:
         self._reschedule(gpu)
 
     def _traffic(self, path: Path, mbps: float) -> None:
-        """Change the traffic on the path's links, hence the factor of every path that shares one."""
+        """Change the traffic on the path's links, hence the factor of every loading path that shares one."""
         for link in path.links:
             before = self.mbps[link]
             after = self.mbps[link] = max(0.0, before + mbps)
             capacity = self.capacity[link]
-            if before <= capacity and after <= capacity:
-                continue
-            for other in self.users[link]:
-                factor = max(GAMMA_LINK * self.mbps[name] / self.capacity[name] for name in other.links)
-                factor = max(1.0, factor)
-                if factor != other.pool.factor:
-                    other.pool.advance(self.now_s)
-                    other.pool.factor = factor
-                    self._reschedule(other.pool)
+            if before > capacity or after > capacity:
+                for other in self.users[link]:
+                    if other.pool.heap:
+                        self._pace(other)
+
+    def _pace(self, path: Path) -> None:
+        """Set the factor of the path's loads: equation 4 on its most crowded link."""
+        factor = 1.0
+        for link in path.links:
+            factor = max(factor, GAMMA_LINK * self.mbps[link] / self.capacity[link])
+        pool = path.pool
+        if factor != pool.factor:
+            pool.advance(self.now_s)
+            pool.factor = factor
+            self._reschedule(pool)
 
     # Memory
 
@@ -286,7 +231,7 @@ class World:
     def _release(self, job: Job) -> None:
         node, name = job.node, job.request.type
         kind = self.types[name]
-        del node.jobs[job.request.id]
+        del node.jobs[job.request.id], self._jobs[job.request.id]
         left = node.counts[name] - 1
         if left:
             node.counts[name] = left
@@ -302,60 +247,39 @@ class World:
         self._push(self.now_s + self.scenario.heartbeat_s, "beat", node)
         if not node.up or self.rng.random() < self.scenario.heartbeat_loss:
             return
-        self._push(self.now_s + self.scenario.heartbeat_delay_s, "heard", self._message(node))
-
-    def _beat(self, node: Node) -> None:
-        self._heard(self._message(node))
+        beat = message(node, self.types, self.now_s)
+        self._push(self.now_s + self.scenario.heartbeat_delay_s, "heard", beat)
 
     def _heard(self, beat: Heartbeat) -> None:
         try:
             self.scheduler.beat(beat, self.now_s)
-        except UnknownServer:
+        except UnknownServerError:
             node = self.nodes[beat.server]
             if node.up:
                 self.scheduler.tracker.join(node.server, self.now_s)
                 self.scheduler.beat(beat, self.now_s)
-        except StaleHeartbeat:
+        except StaleHeartbeatError:
             return
-
-    def _message(self, node: Node) -> Heartbeat:
-        node.seq += 1
-        node.gpu.advance(self.now_s)
-        node.path.pool.advance(self.now_s)
-        return Heartbeat(
-            node.server.name, node.boot, node.seq, self.now_s, node.server.gpu, node.server.memory_mb,
-            node.server.links, max(0.0, min(1.0, node.occupancy)),
-            tuple(self._progress(job) for job in node.jobs.values()),
-            {name: self.now_s - used for name, used in node.cached.items()},
-        )  # fmt: skip
-
-    def _progress(self, job: Job) -> Progress:
-        request, kind = job.request, self.types[job.request.type]
-        sent = syncs = 0.0
-        if job.stage == "load":
-            sent = max(0.0, job.load_s - max(0.0, job.finish - job.node.path.pool.virtual))
-        else:
-            whole = kind.cells[job.node.server.gpu].infer_s
-            left = max(0.0, job.finish - job.node.gpu.virtual)
-            syncs = kind.syncs * (1.0 - min(1.0, left / whole)) if whole > 0.0 else kind.syncs
-        return Progress(
-            request.id, request.client, request.type, job.stage, request.submit_s,  # type: ignore[arg-type]
-            sent, job.load_s, int(syncs), kind.syncs, not job.cold,
-        )  # fmt: skip
 
     def _down(self, node: Node) -> None:
         node.up = False
-        jobs = list(node.jobs.values())
-        for job in jobs:
-            kind = self.types[job.request.type]
-            self._traffic(node.path, -(job.load_mbps if job.stage == "load" else kind.infer_mbps))
-        node.path.pool.advance(self.now_s)
-        node.path.pool.remove({id(job) for job in jobs})
-        self._reschedule(node.path.pool)
-        node.gpu = Pool()
-        node.gpu.at_s = self.now_s
-        node.occupancy = node.pinned_mb = 0.0
-        node.counts, node.cached, node.jobs = {}, {}, {}
+        for job in list(node.jobs.values()):
+            self._abort(job)
+        node.cached = {}
+
+    def _abort(self, job: Job) -> None:
+        """End a job without a result; its request is the scheduler's to place again."""
+        node, kind = job.node, self.types[job.request.type]
+        if job.stage == "load":
+            self._traffic(node.path, -job.load_mbps)
+            node.path.pool.advance(self.now_s)
+            node.path.pool.remove(job)
+            self._reschedule(node.path.pool)
+        else:
+            self._traffic(node.path, -kind.infer_mbps)
+            node.gpu.remove(job)
+            self._occupy(node, -kind.cells[node.server.gpu].compute)
+        self._release(job)
 
     def _up(self, node: Node) -> None:
         node.up, node.boot, node.seq = True, node.boot + 1, 0
