@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# A load pays off over later requests of the type; its cost is shared by this many.
-LOAD_USES = 4.0
 # A request is overdue when it waited this many times what it takes alone (and at least `guard_s`).
 GUARD_ALONE = 3.0
 # Beyond this many loads on a link that is full, one more is not considered.

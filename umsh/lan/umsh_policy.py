@@ -13,7 +13,7 @@ from umsh.lan.gleam import group_size, why
 from umsh.lan.memory import need_mb
 from umsh.lan.predict import GAMMA_COMPUTE, GAMMA_LINK, latencies_s, start_later_s, start_now_s
 from umsh.lan.screen import Policy, screen
-from umsh.lan.terms import GUARD_ALONE, LINK_SHARERS_MAX, LOAD_USES, REUSE_HALF_S, Terms
+from umsh.lan.terms import GUARD_ALONE, LINK_SHARERS_MAX, REUSE_HALF_S, Terms
 
 
 def policy(terms: Terms | None = None) -> Policy:
@@ -181,7 +181,7 @@ class _Step:
             if not options:
                 return
             cost, _, lane = options[0]
-            if waits and waits[0][0] <= kind.load_s / LOAD_USES + (cost - kind.load_s):
+            if waits and waits[0][0] <= cost:
                 self._wait(request, waits, kind.load_s)
                 continue
             heapq.heappop(options)
