@@ -15,16 +15,24 @@ def greedy(
     board: Board,
     queue: Sequence[Request],
     now_s: float,
-    choose: Callable[[Request], Lane | None],
+    choose: Callable[[Request, Sequence[Lane]], Lane | None],
     reason: str,
     full: str,
+    prefer_cache: bool = False,
 ) -> Decision:
-    """Place requests first come first served, none blocking the next, each where `choose` says."""
+    """Place requests first come first served, none blocking the next, each where `choose` says.
+
+    `prefer_cache` offers the servers that hold the weights first, and all only if none of them is feasible.
+    """
     pending, refused = screen(board, queue, now_s)
-    placed, waiting = [], []
+    placed, waiting, lanes = [], [], list(board.lanes.values())
     blocked: set[str] = set()  # a type that found no place finds none later in the same step
     for request in first_come(pending):
-        lane = None if request.type in blocked else choose(request)
+        lane = None
+        if request.type not in blocked:
+            if prefer_cache:
+                lane = choose(request, [lane for lane in lanes if request.type in lane.cached])
+            lane = lane or choose(request, lanes)
         if lane is None:
             blocked.add(request.type)
             waiting.append((request, full if board.lanes else NO_SERVER))
@@ -43,10 +51,10 @@ def fair_step(
     """Least-loaded fair: the server with the fewest tasks that has the memory; blind to contention."""
     board = Board(state)
 
-    def choose(request: Request) -> Lane | None:
+    def choose(request: Request, lanes: Sequence[Lane]) -> Lane | None:
         kind = board.types[request.type]
-        lanes = [lane for lane in board.lanes.values() if board.fits(lane, kind)]
-        return min(lanes, key=lambda lane: lane.tasks, default=None)
+        fitting = [lane for lane in lanes if board.fits(lane, kind)]
+        return min(fitting, key=lambda lane: lane.tasks, default=None)
 
     return greedy(board, queue, now_s, choose, "fewest tasks", "no server has the memory")
 
@@ -60,10 +68,10 @@ def random_policy(seed: int) -> Policy:
     ) -> Decision:
         board = Board(state)
 
-        def choose(request: Request) -> Lane | None:
+        def choose(request: Request, lanes: Sequence[Lane]) -> Lane | None:
             kind = board.types[request.type]
-            lanes = [lane for lane in board.lanes.values() if board.fits(lane, kind)]
-            return rng.choice(lanes) if lanes else None
+            fitting = [lane for lane in lanes if board.fits(lane, kind)]
+            return rng.choice(fitting) if fitting else None
 
         return greedy(board, queue, now_s, choose, "random", "no server has the memory")
 

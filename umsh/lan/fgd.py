@@ -55,26 +55,34 @@ def step(
     now_s: float,
     correction: Correction | None = None,
     mix: Mapping[str, float] | None = None,
+    prefer_cache: bool = False,
 ) -> Decision:
     """Place each request where the fragmentation grows least; ties by server order.
 
     Each server is a node with one GPU of 1000 milli * (1 - allocated occupancy) and its memory as the
     second resource. `mix` is the popularity of the task types, uniform if not given. FGD gets remoting and
-    the weight cache like every policy, but no link term.
+    the weight cache like every policy, but no link term; `prefer_cache` (not in FGD) lets it choose among
+    the feasible servers that hold the weights first.
     """
     board = Board(state)
     share = mix or {name: 1.0 / len(board.types) for name in board.types}
 
-    def choose(request: Request) -> Lane | None:
+    def choose(request: Request, lanes: Sequence[Lane]) -> Lane | None:
         best, least = None, 0.0
-        for lane in board.lanes.values():
+        for lane in lanes:
             growth = _growth(board, lane, request.type, share)
             if growth is not None and (best is None or growth < least):
                 best, least = lane, growth
         return best
 
     return greedy(
-        board, queue, now_s, choose, "least growth of fragmentation", "no server has the GPU share and memory"
+        board,
+        queue,
+        now_s,
+        choose,
+        "least growth of fragmentation",
+        "no server has the GPU share and memory",
+        prefer_cache,
     )
 
 

@@ -20,9 +20,15 @@ def group_size(occupancy: float, load: float, pending: int) -> int:
 
 
 def step(
-    state: LanState, queue: Sequence[Request], now_s: float, correction: Correction | None = None
+    state: LanState,
+    queue: Sequence[Request],
+    now_s: float,
+    correction: Correction | None = None,
+    loads_only: bool = False,
 ) -> Decision:
     """One scheduling step over the queue; `correction` is not used (the paper has none).
+
+    `loads_only` leaves the traffic of inferences out of the link's utilisation; the paper counts all of it.
 
     Phase 1 places types whose weights some server holds, in groups, where predicted computation latency is
     least. Phase 2 places the rest where the link has room and memory is free; whatever is left waits.
@@ -33,7 +39,7 @@ def step(
     for name in by_memory(board, pending):
         placed += _with_cache(board, name, pending[name])
     for name in by_memory(board, pending):
-        placed += _without_cache(board, name, pending[name])
+        placed += _without_cache(board, name, pending[name], loads_only)
     waiting = []
     for name, left in pending.items():
         if left:
@@ -72,7 +78,7 @@ def _option(board: Board, lane: Lane, name: str, pending: int) -> tuple[float, i
     return newcomer_s(lane.inferring, cell.compute, cell.infer_s, group, GAMMA_COMPUTE), group
 
 
-def _without_cache(board: Board, name: str, left: list[Request]) -> list[Placement]:
+def _without_cache(board: Board, name: str, left: list[Request], loads_only: bool) -> list[Placement]:
     """Phase 2 for one type; removes what it places from `left`."""
     kind, placed = board.types[name], []
     while left:
@@ -81,7 +87,7 @@ def _without_cache(board: Board, name: str, left: list[Request]) -> list[Placeme
             cell = board.cell(lane, name)
             if cell is None or name in lane.cached or name in lane.loading or board.room(lane, kind, 1) == 0:
                 continue
-            if not board.link_has_room(lane, kind.load_mbps, loads_only=False):
+            if not board.link_has_room(lane, kind.load_mbps, loads_only):
                 continue
             latency_s = newcomer_s(lane.inferring, cell.compute, cell.infer_s, 1, GAMMA_COMPUTE)
             if best is None or latency_s < best[0]:

@@ -39,10 +39,12 @@ def step(
     now_s: float,
     correction: Correction | None = None,
     slo_factor: float = SLO_FACTOR,
+    prefer_cache: bool = False,
 ) -> Decision:
     """Place each request where the summed relative slowdown of residents and newcomer is least.
 
-    A server where any of them would exceed `slo_factor` is not feasible. Links and caches are ignored.
+    A server where any of them would exceed `slo_factor` is not feasible. Links and caches are ignored;
+    `prefer_cache` (not in Mudi) takes a feasible server that holds the weights first.
     """
     board = Board(state)
     occupancies = {
@@ -50,9 +52,9 @@ def step(
         for entry in state.servers
     }
 
-    def choose(request: Request) -> Lane | None:
+    def choose(request: Request, lanes: Sequence[Lane]) -> Lane | None:
         kind, best, least = board.types[request.type], None, math.inf
-        for lane in board.lanes.values():
+        for lane in lanes:
             if not board.fits(lane, kind):
                 continue
             every = [*occupancies[lane.server.name], _occupancy(board, lane.server.name, kind.name)]
@@ -71,6 +73,7 @@ def step(
         choose,
         "least summed slowdown",
         "every server would break the goal or its memory",
+        prefer_cache,
     )
 
 

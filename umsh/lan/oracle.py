@@ -1,4 +1,4 @@
-"""The best possible schedule of a small batch by branch and bound, and what a policy makes of the same batch."""
+"""The best schedule of a small batch by branch and bound, and what a policy makes of the same batch."""
 
 from __future__ import annotations
 
@@ -164,7 +164,9 @@ def _advance(batch: Batch, state: _State) -> _State:
     mbps = dict.fromkeys(batch.links, 0.0)
     for task in state.running:
         kind, server = batch.types[batch.requests[task.id]], batch.servers[task.server]
-        traffic = kind.infer_mbps if task.stage == "infer" else (kind.warm_mbps if task.warm else kind.load_mbps)
+        traffic = (
+            kind.infer_mbps if task.stage == "infer" else (kind.warm_mbps if task.warm else kind.load_mbps)
+        )
         if task.stage == "infer":
             compute[task.server] += kind.cells[server.gpu].compute
         for link in server.links:
@@ -198,7 +200,9 @@ def _end_stages(batch: Batch, state: _State, factors: Sequence[float], step_s: f
             spent_s += now_s
             if name in cached[task.server]:
                 cached[task.server][name] = now_s
-    return _State(now_s, state.waiting, tuple(running), tuple(tuple(held.items()) for held in cached), spent_s)
+    return _State(
+        now_s, state.waiting, tuple(running), tuple(tuple(held.items()) for held in cached), spent_s
+    )
 
 
 def _bound_s(batch: Batch, state: _State) -> float:

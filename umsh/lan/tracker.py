@@ -71,8 +71,10 @@ class Tracker:
         return _held(seen)
 
     def beat(self, beat: Heartbeat, now_s: float) -> None:
-        """Take a heartbeat. Raises UnknownServerError, LanInputError, and StaleHeartbeatError for a duplicate,
-        an old one or a clock that went back.
+        """Take a heartbeat.
+
+        Raises UnknownServerError, LanInputError, and StaleHeartbeatError for a duplicate, an old one or a
+        clock that went back.
         """
         check(beat)
         self._clock(now_s)
