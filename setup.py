@@ -27,6 +27,7 @@ setup(
         "umsh.backends": ["machines/*.toml", "choices/*.toml"],
         "umsh.backends.opencl": ["*.cl"],
         "umsh.microbench": ["results/*/*"],
+        "umsh.lan": ["*.toml", "results/*"],
     },
     cffi_modules=["umsh/native/build.py:ffi"],
 )

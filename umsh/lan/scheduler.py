@@ -35,7 +35,7 @@ class Scheduler:
 
     def beat(self, beat: Heartbeat, now_s: float) -> None:
         """Take a heartbeat and learn from its utilisation."""
-        self.tracker.beat(beat, now_s)
+        self._requeue(self.tracker.beat(beat, now_s))
         if self.correct:
             gpu = self.tracker.server(beat.server).gpu
             inferring = []
@@ -61,11 +61,15 @@ class Scheduler:
     def lost(self, server: str, now_s: float) -> list[Request]:
         """A server left or died: its requests are queued again, with their first submission time."""
         held = self.tracker.leave(server, now_s)
-        for request in held:
+        self._requeue(held)
+        self._where = {key: where for key, where in self._where.items() if where[0] != server}
+        return held
+
+    def _requeue(self, requests: list[Request]) -> None:
+        for request in requests:
             self._where.pop(request.id, None)
             self.queue[request.id] = request
-        self.requeued += len(held)
-        return held
+        self.requeued += len(requests)
 
     def step(self, now_s: float) -> Decision:
         """Drop silent servers, run the policy over the queue, remember what it placed."""

@@ -70,8 +70,11 @@ class Tracker:
         del self._seen[name]
         return _held(seen)
 
-    def beat(self, beat: Heartbeat, now_s: float) -> None:
-        """Take a heartbeat.
+    def beat(self, beat: Heartbeat, now_s: float) -> list[Request]:
+        """Take a heartbeat; returns the requests that it shows to be lost, to be queued again.
+
+        Lost is what an earlier start of the daemon ran, and a placement that is not listed after
+        `dead_after_s`.
 
         Raises UnknownServerError, LanInputError, and StaleHeartbeatError for a duplicate, an old one or a
         clock that went back.
@@ -96,16 +99,17 @@ class Tracker:
                 f"heartbeat of an earlier start of {beat.server!r}.", "It was dropped.", "Nothing to do."
             )
         running = tuple(self._running(task, seen.server) for task in beat.tasks)
+        listed = {task.request for task in beat.tasks}
+        lost = _lost(seen, beat.boot != seen.boot, listed, now_s - self.dead_after_s)
         seen.boot, seen.seq, seen.sent_s, seen.heard_s = beat.boot, beat.seq, beat.sent_s, now_s
         seen.running, seen.utilisation = running, beat.utilisation
         seen.cached = {name: now_s - age_s for name, age_s in beat.cached.items() if name in self.types}
-        listed = {task.request for task in beat.tasks}
+        gone = {request.id for request in lost}
         seen.placed = {
-            key: entry
-            for key, entry in seen.placed.items()
-            if key not in listed and entry[0] > now_s - self.dead_after_s
+            key: entry for key, entry in seen.placed.items() if key not in listed and key not in gone
         }
         seen.ended = {key: at for key, at in seen.ended.items() if key in listed}
+        return lost
 
     def placed(self, placement: Placement, now_s: float) -> None:
         """Remember a placement until a heartbeat lists it."""
@@ -193,3 +197,11 @@ def _held(seen: _Seen) -> list[Request]:
     held = {task.request.id: task.request for task in seen.running if task.request.id not in seen.ended}
     held.update({key: task.request for key, (_, task) in seen.placed.items()})
     return list(held.values())
+
+
+def _lost(seen: _Seen, restarted: bool, listed: set[int], oldest_s: float) -> list[Request]:
+    """Requests that a heartbeat shows to be lost: of an earlier start, or placed long ago and not listed."""
+    held = [task.request for at_s, task in seen.placed.values() if restarted or at_s <= oldest_s]
+    if restarted:
+        held += [task.request for task in seen.running if task.request.id not in seen.ended]
+    return [request for request in held if request.id not in listed]
