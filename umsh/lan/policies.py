@@ -29,6 +29,7 @@ WITHOUT = {
     "umsh-no-guard": ("starvation guard", Terms(guard_s=math.inf)),
     "umsh-no-share": ("sharing a GPU beyond occupancy 1", Terms(share=False)),
     "umsh-no-share-link": ("sharing a link beyond occupancy 1", Terms(share_link=False)),
+    "umsh-no-aging": ("expecting a wait that lasted to last", Terms(aging=False)),
     "umsh-no-weigh": ("weighing a load against waiting", Terms(weigh=False)),
     "umsh-no-short-first": ("short loads first", Terms(short_first=False)),
     "umsh-all-traffic": ("leaving inference traffic out of the link constraint", Terms(loads_only=False)),

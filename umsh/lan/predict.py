@@ -83,14 +83,20 @@ def start_now_s(residents: Sequence[tuple[float, float]], u: float, r: float, ga
 
 
 def start_later_s(
-    residents: Sequence[tuple[float, float]], u: float, r: float, gamma: float, crowd: float
+    residents: Sequence[tuple[float, float]],
+    u: float,
+    r: float,
+    gamma: float,
+    crowd: float,
+    waited_s: float = 0.0,
 ) -> float:
-    """The same if it starts when the first resident has ended.
+    """The same if it starts when the first resident has ended, but not sooner than it waited so far:
+    others take the place of those that end, so a wait that has lasted will last.
 
     Until then the resource idles in part if the residents do not saturate it; each of `crowd` tasks that
     wait behind loses that much.
     """
-    first = min(latencies_s(residents, gamma))
+    first = max(waited_s, min(latencies_s(residents, gamma)))
     shortest = min(left for _, left in residents)
     rest = [(v, left - shortest) for v, left in residents if left > shortest]
     idle = max(0.0, 1.0 - gamma * sum(v for v, _ in residents))

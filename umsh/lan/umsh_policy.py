@@ -134,20 +134,20 @@ class _Step:
         heap = []
         for order, lane in enumerate(self.board.lanes.values()):
             if name in lane.cached and lane is not self.reserved_lane:
-                cost = self._cached_cost(lane, name)
+                cost = self._cached_cost(lane, name, left)
                 if cost < math.inf:
                     heap.append((cost, order, lane))
         heapq.heapify(heap)
         while heap and left:
             cost, order, lane = heap[0]
             self._take(lane, left.pop(0), cost, "weights cached, least predicted total time")
-            cost = self._cached_cost(lane, name) if name in lane.cached else math.inf
+            cost = self._cached_cost(lane, name, left) if name in lane.cached else math.inf
             if cost < math.inf:
                 heapq.heapreplace(heap, (cost, order, lane))
             else:
                 heapq.heappop(heap)
 
-    def _cached_cost(self, lane: Lane, name: str) -> float:
+    def _cached_cost(self, lane: Lane, name: str, left: list[Request]) -> float:
         """Seconds added to all on the lane by one more task now; infinite if it should wait."""
         kind, cell = self.board.types[name], self.board.cell(lane, name)
         if cell is None or self.board.room(lane, kind, 1) == 0:
@@ -155,12 +155,13 @@ class _Step:
         cost = self._now_s(lane, cell.compute, cell.infer_s)
         if group_size(cell.compute, lane.occupancy, 1):
             return cost
-        if (
-            not self.terms.share
-            or start_later_s(lane.inferring, cell.compute, cell.infer_s, GAMMA_COMPUTE, self.crowd) <= cost
-        ):
+        if not self.terms.share or not left:
             return math.inf
-        return cost
+        waited_s = self.now_s - left[0].submit_s if self.terms.aging else 0.0
+        later_s = start_later_s(
+            lane.inferring, cell.compute, cell.infer_s, GAMMA_COMPUTE, self.crowd, waited_s
+        )
+        return cost if cost < later_s else math.inf
 
     def _now_s(self, lane: Lane, u: float, r: float) -> float:
         return start_now_s(lane.inferring, u, r, GAMMA_COMPUTE)
