@@ -29,7 +29,7 @@ class Progress(msgspec.Struct, frozen=True, array_like=True, gc=False):
     warm: bool
 
 
-class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
+class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat", tag_field="message"):
     """State of a server at `sent_s` on its own monotonic clock; `boot` changes when the daemon restarts.
 
     `cached` maps resident weights to the seconds since their last use.

@@ -16,60 +16,60 @@ VERSION = 1
 LINE_NBYTES_MAX = 1 << 20
 
 
-class Challenge(msgspec.Struct, frozen=True, tag="challenge"):
+class Challenge(msgspec.Struct, frozen=True, tag="challenge", tag_field="message"):
     """First line from the scheduler: its protocol version and a nonce."""
 
     version: int
     nonce: str
 
 
-class Hello(msgspec.Struct, frozen=True, tag="hello"):
+class Hello(msgspec.Struct, frozen=True, tag="hello", tag_field="message"):
     """First line to the scheduler: version and HMAC-SHA256 of the nonce under the shared key."""
 
     version: int
     proof: str = ""
 
 
-class Join(msgspec.Struct, frozen=True, tag="join"):
+class Join(msgspec.Struct, frozen=True, tag="join", tag_field="message"):
     """A server joins."""
 
     server: Server
 
 
-class Leave(msgspec.Struct, frozen=True, tag="leave"):
+class Leave(msgspec.Struct, frozen=True, tag="leave", tag_field="message"):
     """A server leaves in order."""
 
     server: str
 
 
-class Submit(msgspec.Struct, frozen=True, tag="submit"):
+class Submit(msgspec.Struct, frozen=True, tag="submit", tag_field="message"):
     """A client asks for one run of a task type."""
 
     client: int
     type: str
 
 
-class Ended(msgspec.Struct, frozen=True, tag="ended"):
+class Ended(msgspec.Struct, frozen=True, tag="ended", tag_field="message"):
     """A server finished a request; `alone_s` if its GPU was never saturated meanwhile."""
 
     request: int
     alone_s: float | None = None
 
 
-class Accepted(msgspec.Struct, frozen=True, tag="accepted"):
+class Accepted(msgspec.Struct, frozen=True, tag="accepted", tag_field="message"):
     """The message was taken; `request` is the number given to a submission."""
 
     request: int = -1
 
 
-class Refused(msgspec.Struct, frozen=True, tag="refused"):
+class Refused(msgspec.Struct, frozen=True, tag="refused", tag_field="message"):
     """The message or request was not taken, and why."""
 
     reason: str
     request: int = -1
 
 
-class Placed(msgspec.Struct, frozen=True, tag="placed"):
+class Placed(msgspec.Struct, frozen=True, tag="placed", tag_field="message"):
     """A request goes to a server: sent to the client that asked and to the server."""
 
     placement: Placement

@@ -7,13 +7,14 @@ import hmac
 import ipaddress
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from umsh.errors import UmshError
 from umsh.lan import protocol
-from umsh.lan.cluster import Request
-from umsh.lan.errors import LanInputError
+from umsh.lan.cluster import Request, Server
+from umsh.lan.errors import LanInputError, RegistryError, UnknownServerError
 from umsh.lan.heartbeat import Heartbeat
 from umsh.lan.scheduler import Scheduler
 
@@ -44,6 +45,7 @@ class Service:
         self._key = key
         self._tick_s = tick_s
         self._clock = clock
+        self.ignored: deque[str] = deque(maxlen=100)
         self._peers: set[_Peer] = set()
         self._next = 0
         self._server: asyncio.Server | None = None
@@ -70,6 +72,20 @@ class Service:
             self._server.close()
         for peer in list(self._peers):
             peer.writer.close()
+
+    def found(self, server: Server) -> None:
+        """A server announced itself by mDNS; one that is known or names an unknown link is left as it is."""
+        try:
+            self.scheduler.tracker.join(server, self._clock())
+        except (RegistryError, LanInputError) as error:
+            self.ignored.append(str(error))
+
+    def vanished(self, name: str) -> None:
+        """A server withdrew its announcement; its requests are queued again."""
+        try:
+            self.scheduler.lost(name, self._clock())
+        except UnknownServerError as error:
+            self.ignored.append(str(error))
 
     async def _tick(self) -> None:
         while True:

@@ -18,10 +18,10 @@ class Terms:
 
     `guard_s`: after this wait a request goes first and what it needs is kept free (infinite: no guard).
     `share`: a GPU may pass occupancy 1 where the predicted total time is less than by waiting (else
-    equation 6). `share_link`: the same for two loads on a link. `aging`: a wait is expected to last at least as
-    long as it lasted so far. `weigh`: load only where that beats waiting for a server with the weights. `short_first`:
-    loads in order of seconds a waiting request, not of memory. `loads_only`: the link constraint counts
-    loads, not the small traffic of inferences. `keep`: evicting weights in use elsewhere nowhere has a price.
+    equation 6). `share_link`: the same for two loads on a link. `aging`: a wait is expected to last at
+    least as long as it has. `weigh`: load only where that beats waiting for a server with the weights.
+    `short_first`: loads in order of seconds a waiting request, not of memory. `loads_only`: the link
+    constraint counts loads, not the small traffic of inferences. `keep`: evicting weights has a price.
     """
 
     guard_s: float = 60.0
