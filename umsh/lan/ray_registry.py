@@ -21,6 +21,11 @@ class _Daemon:
     def __init__(self, server: Server) -> None:
         self.agent = Agent(server, time.monotonic, time.time_ns())
 
+    def node(self) -> str:
+        import ray
+
+        return str(ray.get_runtime_context().get_node_id())
+
     def beat(self) -> bytes:
         return encode(self.agent.heartbeat())
 
@@ -123,6 +128,10 @@ class RayRegistry:
                 "The call had no effect that is known of.",
                 "The request is queued again when its heartbeats stop.",
             ) from error
+
+    def node(self, name: str) -> str:
+        """The id of the Ray node that the server's actor runs on."""
+        return str(self.call(name, "node"))
 
     def actor(self, name: str) -> Any:
         """The Ray actor of a server."""
