@@ -51,6 +51,7 @@ class Board:
 
     def __init__(self, state: LanState, correction: Correction | None = None) -> None:
         self.types = state.types
+        self.away = state.away
         self.capacity = {name: link.capacity_mbps for name, link in state.links.items()}
         self.load_mbps = dict.fromkeys(state.links, 0.0)
         self.all_mbps = dict.fromkeys(state.links, 0.0)
@@ -96,7 +97,9 @@ class Board:
         return min(wanted, 1 + int(left / kind.private_mb + TOLERANCE))
 
     def could_ever_fit(self, kind: TaskType) -> bool:
-        """Whether some present server could hold the type if it were empty."""
+        """Whether some server, present or away for the moment, could hold the type if it were empty."""
+        if any(kind.memory_mb <= server.memory_mb and server.gpu in kind.cells for server in self.away):
+            return True
         return any(
             self.cell(lane, kind.name) is not None and lane.server.memory_mb >= kind.memory_mb
             for lane in self.lanes.values()

@@ -137,11 +137,12 @@ class ServerState:
 
 @dataclass(frozen=True, slots=True)
 class LanState:
-    """The whole input of one scheduling step besides the queue: types, links and present servers."""
+    """The input of one scheduling step besides the queue: types, links, present servers and those away."""
 
     types: Mapping[str, TaskType]
     links: Mapping[str, Link]
     servers: tuple[ServerState, ...]
+    away: tuple[Server, ...] = ()
 
     def __post_init__(self) -> None:
         names = [state.server.name for state in self.servers]

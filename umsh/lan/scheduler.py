@@ -9,6 +9,8 @@ from umsh.lan.heartbeat import Heartbeat
 from umsh.lan.screen import QUEUE_MAX, Policy
 from umsh.lan.tracker import Tracker
 
+ENDED_MAX = 100_000
+
 
 class Scheduler:
     """What `umsh-sched serve` and the simulator both run. Call `step` about once a second (paper 7.6)."""
@@ -24,6 +26,7 @@ class Scheduler:
         self.correction = Correction()
         self.requeued = 0
         self._where: dict[int, tuple[str, str]] = {}
+        self._ended: dict[int, None] = {}  # the last ENDED_MAX, oldest first: late heartbeats may list them
 
     def submit(self, request: Request) -> None:
         """Queue a request; QueueFullError at the bound."""
@@ -35,7 +38,10 @@ class Scheduler:
 
     def beat(self, beat: Heartbeat, now_s: float) -> None:
         """Take a heartbeat and learn from its utilisation."""
-        self._requeue(self.tracker.beat(beat, now_s))
+        self._requeue(self.tracker.beat(beat, now_s), beat.server)
+        for task in beat.tasks:
+            if self.queue.pop(task.request, None) is not None:  # its server was only silent
+                self._where[task.request] = beat.server, task.type
         if self.correct:
             gpu = self.tracker.server(beat.server).gpu
             inferring = []
@@ -48,6 +54,7 @@ class Scheduler:
     def ended(self, request: int, now_s: float, alone_s: float | None = None) -> None:
         """A task ended; `alone_s` is its inference time if its GPU was never saturated meanwhile."""
         self.queue.pop(request, None)  # queued again although it went on: its server was only silent
+        self._close(request)
         found = self._where.pop(request, None)
         if found is None:
             return
@@ -58,23 +65,27 @@ class Scheduler:
         if self.correct and alone_s is not None and cell is not None:
             self.correction = saw_inference(self.correction, (name, gpu), cell.infer_s, alone_s)
 
-    def lost(self, server: str, now_s: float) -> list[Request]:
-        """A server left or died: its requests are queued again, with their first submission time."""
-        held = self.tracker.leave(server, now_s)
-        self._requeue(held)
+    def lost(self, server: str, now_s: float, silent: bool = False) -> list[Request]:
+        """A server left or fell silent: its requests are queued again, with their first submission time."""
+        held = self.tracker.leave(server, now_s, silent)
+        self._requeue(held, server)
         self._where = {key: where for key, where in self._where.items() if where[0] != server}
         return held
 
-    def _requeue(self, requests: list[Request]) -> None:
+    def _requeue(self, requests: list[Request], server: str) -> None:
+        """Queue again what `server` held, except what ended meanwhile or runs elsewhere by now."""
         for request in requests:
+            where = self._where.get(request.id, (server, ""))[0]
+            if request.id in self._ended or where != server:
+                continue
             self._where.pop(request.id, None)
             self.queue[request.id] = request
-        self.requeued += len(requests)
+            self.requeued += 1
 
     def step(self, now_s: float) -> Decision:
         """Drop silent servers, run the policy over the queue, remember what it placed."""
         for name in self.tracker.gone(now_s):
-            self.lost(name, now_s)
+            self.lost(name, now_s, silent=True)
         decision = self.policy(self.tracker.state(), list(self.queue.values()), now_s, self.correction)
         for placement in decision.placed:
             del self.queue[placement.request.id]
@@ -82,4 +93,10 @@ class Scheduler:
             self.tracker.placed(placement, now_s)
         for request, _ in decision.refused:
             del self.queue[request.id]
+            self._close(request.id)
         return decision
+
+    def _close(self, request: int) -> None:
+        self._ended[request] = None
+        if len(self._ended) > ENDED_MAX:
+            del self._ended[next(iter(self._ended))]

@@ -22,7 +22,7 @@ def screen(
 ) -> tuple[dict[str, list[Request]], list[tuple[Request, str]]]:
     """Split the queue into pending requests by type (first come first) and refusals with their reason.
 
-    Refused: a type that was never profiled, a task larger than every present GPU, and a request that
+    Refused: a type that was never profiled, a task larger than every GPU, present or away, and a request that
     waited longer than WAIT_S_MAX. Raises LanInputError for a clock that went back, a request queued
     twice, or a queue above QUEUE_MAX.
     """

@@ -17,6 +17,7 @@ from umsh.lan.heartbeat import Heartbeat, Progress, check
 from umsh.lan.predict import remaining_infer_s, remaining_load_s
 
 DEAD_AFTER_S = 5.0
+AWAY_MAX = 1000
 
 
 @dataclass(slots=True)
@@ -43,6 +44,7 @@ class Tracker:
         self.links = dict(links)
         self.dead_after_s = check_number(dead_after_s, "time after which a silent server is gone")
         self._seen: dict[str, _Seen] = {}
+        self._away: dict[str, Server] = {}
         self._now_s = 0.0
 
     def join(self, server: Server, now_s: float) -> None:
@@ -62,12 +64,20 @@ class Tracker:
                     "Add the link.",
                 )
         self._seen[server.name] = _Seen(server, now_s)
+        self._away.pop(server.name, None)
 
-    def leave(self, name: str, now_s: float) -> list[Request]:
-        """Remove a server; returns the requests that ran there, to be queued again."""
+    def leave(self, name: str, now_s: float, silent: bool = False) -> list[Request]:
+        """Remove a server; returns the requests that ran there, to be queued again.
+
+        A `silent` one is expected back: requests that only it could hold wait rather than be refused.
+        """
         self._clock(now_s)
         seen = self._known(name)
         del self._seen[name]
+        if silent:
+            self._away[name] = seen.server
+            if len(self._away) > AWAY_MAX:
+                del self._away[next(iter(self._away))]
         return _held(seen)
 
     def beat(self, beat: Heartbeat, now_s: float) -> list[Request]:
@@ -148,7 +158,7 @@ class Tracker:
             if seen.placed:
                 running += tuple(task for _, task in seen.placed.values())
             servers.append(ServerState(seen.server, running, seen.cached, seen.utilisation))
-        return LanState(self.types, self.links, tuple(servers))
+        return LanState(self.types, self.links, tuple(servers), tuple(self._away.values()))
 
     def inferring(self, name: str) -> list[str]:
         """Types in inference on the server by its last heartbeat."""

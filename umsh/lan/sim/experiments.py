@@ -12,6 +12,7 @@ from umsh.lan.profiles import ROUTER, Profiles, load_profiles, variants
 from umsh.lan.sim.scenario import Failure, Scenario, fill_caches, misprofiled, paper_setup
 
 SEEDS = 30
+FRESH_FROM = 1000
 SEEDS_BEYOND = 10
 SEEDS_SCALE = 3
 MAIN = ("umsh", "gleam", "fgd", "mudi")
@@ -34,6 +35,14 @@ def paper(seeds: int = SEEDS) -> Iterator[Case]:
         for gpus in (1, 2, 3, 4):
             for seed in range(seeds):
                 yield Case("paper", f"{gpus} GPU {start}", paper_setup(profiles, gpus, seed, start), PLAIN)
+
+
+def fresh(seeds: int = SEEDS) -> Iterator[Case]:
+    """4 GPUs on seeds that were not looked at while `umsh` was developed."""
+    profiles = load_profiles()
+    for start in ("warm", "cold"):
+        for seed in range(FRESH_FROM, FRESH_FROM + seeds):
+            yield Case("fresh", f"4 GPU {start}", paper_setup(profiles, 4, seed, start), MAIN)
 
 
 def ablation(seeds: int = SEEDS) -> Iterator[Case]:
@@ -89,6 +98,7 @@ def scale(seeds: int = SEEDS_SCALE) -> Iterator[Case]:
 
 EXPERIMENTS: dict[str, Callable[[], Iterator[Case]]] = {
     "paper": paper,
+    "fresh": fresh,
     "ablation": ablation,
     "assumed": assumed,
     "beyond": beyond,

@@ -52,8 +52,8 @@ class World:
             for link in server.links:
                 self.users[link].append(path)
         node = self.nodes[server.name] = Node(server, Pool(), path)
-        if self.scenario.weight_cache:
-            node.cached = dict.fromkeys(self.scenario.cached.get(server.name, ()), 0.0)
+        held = self.scenario.cached.get(server.name, ()) if self.scenario.weight_cache else ()
+        node.cached = dict.fromkeys(held, 0.0)
         self.scheduler.tracker.join(server, 0.0)
 
     def run(self) -> Outcome:
@@ -117,6 +117,8 @@ class World:
             self._start(placement)
         for request, reason in decision.refused:
             self.outcome.refused.append((request, reason))
+            if request.id in self._jobs:
+                self._abort(self._jobs[request.id])
             self._open -= 1
             self._push(self.now_s, "submit", request.client)
 
