@@ -38,7 +38,7 @@ def draw(folder: Path) -> list[Path]:
 def _by_gpus(path: Path, rows: Sequence[Row], metrics: tuple[str, str]) -> Path:
     heads = {
         "latency_s": "mean end-to-end latency / s",
-        "throughput": "normalised throughput / clients' worth",
+        "throughput": "normalised throughput",
         "queueing_s": "mean queueing delay / s",
         "makespan_s": "makespan / s",
     }
