@@ -18,6 +18,7 @@ class Lane:
         "cached",
         "cells",
         "counts",
+        "ends_s",
         "inferring",
         "last_use",
         "loading",
@@ -34,6 +35,7 @@ class Lane:
         self.last_use: dict[str, float] = {}
         self.counts: dict[str, int] = {}
         self.inferring: list[tuple[float, float]] = []  # (occupancy, standalone seconds left)
+        self.ends_s: list[float] | None = None  # predicted ends of `inferring`, until one is added
         self.loading: dict[str, float] = {}  # type -> standalone loading seconds left
         self.occupancy = 0.0  # compute occupancies of the present stages; a loading task counts 0 (table 5)
         self.allocated = 0.0  # compute occupancies of all tasks, as if each held its share from the start
@@ -145,5 +147,6 @@ class Board:
         if not loading or warm:
             lane.occupancy += occupancy
             lane.inferring.append((occupancy, infer_s))
+            lane.ends_s = None
         for link in lane.server.links:
             self.all_mbps[link] += mbps

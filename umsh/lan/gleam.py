@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from itertools import islice
 
 from umsh.lan.board import TOLERANCE, Board, Lane
 from umsh.lan.cluster import Cell, Decision, LanState, Placement, Request
 from umsh.lan.correct import Correction
 from umsh.lan.predict import GAMMA_COMPUTE, newcomer_s
 from umsh.lan.screen import NO_SERVER, by_memory, screen
+
+# Servers that a reason for waiting lists; a large LAN has more.
+SHOWN = 8
 
 
 def group_size(occupancy: float, load: float, pending: int) -> int:
@@ -107,7 +111,7 @@ def why(board: Board, name: str) -> str:
     if not board.lanes:
         return NO_SERVER
     kind, reasons = board.types[name], []
-    for lane in board.lanes.values():
+    for lane in islice(board.lanes.values(), SHOWN):
         cell, where = board.cell(lane, name), lane.server.name
         if cell is None or lane.server.memory_mb < kind.memory_mb:
             reasons.append(f"{where}: too small or not profiled")
@@ -119,4 +123,4 @@ def why(board: Board, name: str) -> str:
             reasons.append(f"{where}: weights are loading")
         else:
             reasons.append(f"{where}: link full for a load of {kind.load_mbps:.0f} Mb/s")
-    return "; ".join(reasons[:8])
+    return "; ".join(reasons)

@@ -76,10 +76,19 @@ def newcomer_s(
     return elapsed + latency_factor(total, gamma) * (r - done)
 
 
-def start_now_s(residents: Sequence[tuple[float, float]], u: float, r: float, gamma: float) -> float:
-    """Seconds that one more task (u, r) adds if it starts now: its own and the residents' delay."""
-    before, after = latencies_s(residents, gamma), latencies_s([*residents, (u, r)], gamma)
-    return sum(after) - sum(before)
+def start_now_s(
+    residents: Sequence[tuple[float, float]],
+    u: float,
+    r: float,
+    gamma: float,
+    ends_s: Sequence[float] | None = None,
+) -> float:
+    """Seconds that one more task (u, r) adds if it starts now: its own and the residents' delay.
+
+    `ends_s` is latencies_s of the residents, if the caller has it already.
+    """
+    before = latencies_s(residents, gamma) if ends_s is None else ends_s
+    return sum(latencies_s([*residents, (u, r)], gamma)) - sum(before)
 
 
 def start_later_s(
@@ -89,6 +98,7 @@ def start_later_s(
     gamma: float,
     crowd: float,
     waited_s: float = 0.0,
+    ends_s: Sequence[float] | None = None,
 ) -> float:
     """The same if it starts when the first resident has ended, but not sooner than it waited so far:
     others take the place of those that end, so a wait that has lasted will last.
@@ -96,10 +106,10 @@ def start_later_s(
     Until then the resource idles in part if the residents do not saturate it; each of `crowd` tasks that
     wait behind loses that much.
     """
-    first = max(waited_s, min(latencies_s(residents, gamma)))
-    shortest = min(left for _, left in residents)
+    first = max(waited_s, min(latencies_s(residents, gamma) if ends_s is None else ends_s))
+    shortest = min([left for _, left in residents])
     rest = [(v, left - shortest) for v, left in residents if left > shortest]
-    idle = max(0.0, 1.0 - gamma * sum(v for v, _ in residents))
+    idle = max(0.0, 1.0 - gamma * sum([v for v, _ in residents]))
     return first + start_now_s(rest, u, r, gamma) + crowd * idle * first
 
 

@@ -159,12 +159,18 @@ class _Step:
             return math.inf
         waited_s = self.now_s - left[0].submit_s if self.terms.aging else 0.0
         later_s = start_later_s(
-            lane.inferring, cell.compute, cell.infer_s, GAMMA_COMPUTE, self.crowd, waited_s
+            lane.inferring,
+            cell.compute,
+            cell.infer_s,
+            GAMMA_COMPUTE,
+            self.crowd,
+            waited_s,
+            self._ends_s(lane),
         )
         return cost if cost < later_s else math.inf
 
     def _now_s(self, lane: Lane, u: float, r: float) -> float:
-        return start_now_s(lane.inferring, u, r, GAMMA_COMPUTE)
+        return start_now_s(lane.inferring, u, r, GAMMA_COMPUTE, self._ends_s(lane))
 
     # Phase 2
 
@@ -249,7 +255,12 @@ class _Step:
     # Shared
 
     def _drain_s(self, lane: Lane) -> float:
-        return max(latencies_s(lane.inferring, GAMMA_COMPUTE), default=0.0)
+        return max(self._ends_s(lane), default=0.0)
+
+    def _ends_s(self, lane: Lane) -> list[float]:
+        if lane.ends_s is None:
+            lane.ends_s = latencies_s(lane.inferring, GAMMA_COMPUTE)
+        return lane.ends_s
 
     def _link_free(self, lane: Lane, kind: TaskType) -> bool:
         """Whether a load of the type may start on every link of the lane's path."""

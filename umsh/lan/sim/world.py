@@ -81,8 +81,7 @@ class World:
             "down": self._down,
             "up": self._up,
         }
-        outcome = self.outcome
-        while self._open and self._heap and outcome.events < EVENTS_MAX:
+        while self._open > 0 and self._heap and self.outcome.events < EVENTS_MAX:
             self.now_s, _, kind, item, version = heapq.heappop(self._heap)
             if kind == "pool":
                 if version != item.version:
@@ -90,7 +89,7 @@ class World:
                 self._finish(item)
             else:
                 handlers[kind](item)
-            outcome.events += 1
+            self.outcome.events += 1
 
     # Clients and the scheduler
 
