@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from umsh.lan.errors import LanInputError
 from umsh.lan.profiles import load_profiles, variants
 from umsh.lan.sim.experiments import EXPERIMENTS, starvation
 from umsh.lan.sim.metrics import median_interval
+from umsh.lan.sim.report import tables
 from umsh.lan.sim.results import drift
 from umsh.lan.sim.run import run, world
 from umsh.lan.sim.scenario import Failure, Scenario, misprofiled, paper_setup
@@ -203,3 +205,9 @@ def test_the_median_interval_covers_the_middle() -> None:
 
 def test_committed_results_come_from_this_code() -> None:
     assert drift(seeds=1) == []
+
+
+def test_committed_tables_come_from_the_committed_results() -> None:
+    folder = Path(__file__).parents[3] / "docs" / "lan"
+    for name, text in tables().items():
+        assert (folder / name).read_text(encoding="utf-8") == text
