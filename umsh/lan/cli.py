@@ -139,7 +139,7 @@ def _write_tables(folder: Path) -> None:
 def _check() -> None:
     from umsh.lan.sim.results import drift
 
-    with err.status("running the first seed of every set-up again"):
+    with err.status("running the first seed of every experiment but scale again"):
         found = drift()
     for line in found:
         out.print(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,13 +14,14 @@ from umsh.lan.errors import LanInputError
 from umsh.lan.oracle import Batch, best, run_policy
 from umsh.lan.policies import make
 from umsh.lan.profiles import ROUTER, load_profiles
-from umsh.lan.sim.experiments import Case, paper
+from umsh.lan.sim.experiments import EXPERIMENTS, Case, paper
 from umsh.lan.sim.run import run
 
 RESULTS = Path(__file__).parents[1] / "results"
 Row = dict[str, str]
 ORACLE_POLICIES = ("umsh", "gleam", "fgd", "mudi", "fair")
 ORACLE_CASES = 40
+CHECKED = ("paper", "fresh", "ablation", "assumed", "beyond")  # `scale` takes minutes
 QUANTILES = 100
 
 
@@ -125,17 +126,18 @@ def read(name: str) -> list[Row]:
         return list(csv.DictReader(file))
 
 
-def drift(seeds: int = 1) -> list[str]:
-    """Run the first seeds of the paper's set-ups again and list what differs from the committed file."""
-    committed = {(row["setup"], row["policy"], row["seed"]): row for row in read("paper.csv")}
+def drift(experiments: Sequence[str] = CHECKED, seeds: int = 1) -> list[str]:
+    """Run the first seeds of experiments again and list what differs from the committed files."""
     found = []
-    for row in run_cases(paper(seeds)):
-        key = row["setup"], row["policy"], row["seed"]
-        known = committed.get(key)
-        if known is None:
-            found.append(f"{key} is not in paper.csv")
-            continue
-        for column in row.keys() - {"experiment", "setup", "policy", "seed"}:
-            if not math.isclose(float(row[column]), float(known[column]), rel_tol=1e-4, abs_tol=1e-3):
-                found.append(f"{key} {column}: committed {known[column]}, code gives {row[column]}")
+    for name in experiments:
+        committed = {(row["setup"], row["policy"], row["seed"]): row for row in read(f"{name}.csv")}
+        for row in run_cases(EXPERIMENTS[name](seeds)):
+            key = row["setup"], row["policy"], row["seed"]
+            known = committed.get(key)
+            if known is None:
+                found.append(f"{key} is not in {name}.csv")
+                continue
+            for column in row.keys() - {"experiment", "setup", "policy", "seed"}:
+                if not math.isclose(float(row[column]), float(known[column]), rel_tol=1e-4, abs_tol=1e-3):
+                    found.append(f"{name} {key} {column}: committed {known[column]}, now {row[column]}")
     return found
