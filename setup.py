@@ -28,6 +28,7 @@ setup(
         "umsh.backends.opencl": ["*.cl"],
         "umsh.backends.cuda": ["*.cu"],
         "umsh.microbench": ["results/*/*"],
+        "umsh.lan": ["*.toml", "results/*"],
     },
     cffi_modules=["umsh/native/build.py:ffi"],
 )
