@@ -1,0 +1,166 @@
+"""Who turns the crank: one thread that sleeps without work, or the virtual clock."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Protocol
+
+from umsh.fabric.core import Core
+from umsh.fabric.transfer import Transfer
+from umsh.fabric.virtual import VirtualBackend
+
+CHECK_S = 0.05
+"""How often a waiter looks whether the dispatcher is still alive."""
+SPIN_S = 80e-6
+"""A sleep shorter than this ends too late: poll instead."""
+CLOSE_S = 10.0
+
+
+class Dispatcher(Protocol):
+    """Runs `Core.step` whenever it may allow work."""
+
+    def kick(self) -> None:
+        """Something was submitted or changed."""
+
+    def wait(self, transfer: Transfer, timeout_s: float | None, submitted: bool = False) -> None:
+        """Return when `transfer` has ended, or has been submitted whole; raise `WaitTimeout`."""
+
+    def on_await(self, transfer: Transfer) -> None:
+        """Someone awaits `transfer`: see that it ends without further calls."""
+
+    def close(self, timeout_s: float) -> None:
+        """Stop, with everything handed to the links."""
+
+
+class ThreadDispatcher:
+    """One thread a fabric, started by the first paced copy; sleeps until a call or a deadline without work,
+    polls events only while chunks are in flight or a producer is awaited."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._wake = threading.Condition(threading.Lock())
+        self._kicked = self._stop = False
+        self._thread: threading.Thread | None = None
+
+    def kick(self) -> None:
+        self._core.step()  # on the caller's thread: an idle link starts without a thread switch
+        with self._wake:
+            self._kicked = True
+            self._wake.notify()
+            if self._thread is None and not self._stop and self._core.unpaced_because is None:
+                self._thread = threading.Thread(target=self._run, name="umsh-fabric", daemon=True)
+                self._thread.start()
+
+    def wait(self, transfer: Transfer, timeout_s: float | None, submitted: bool = False) -> None:
+        backend = self._core.backend
+        deadline = None if timeout_s is None else backend.now() + timeout_s
+        pause_s = 20e-6
+        while not (transfer.finished() or (submitted and _submitted(transfer))):
+            left = None if deadline is None else deadline - backend.now()
+            if left is not None and left <= 0:
+                raise transfer.timed_out(timeout_s or 0)
+            if self._alive() and not submitted:
+                transfer.finished(CHECK_S if left is None else min(CHECK_S, left))
+                continue
+            # No thread (plain copies, or the thread died): the waiter turns the crank itself.
+            if self._thread is not None and not self._alive() and not self._stop:
+                self._core.release("the dispatcher thread died")
+            self._core.step()
+            transfer.finished(pause_s)
+            pause_s = min(2 * pause_s, 1e-3)
+
+    def on_await(self, transfer: Transfer) -> None:
+        self.kick()
+
+    def close(self, timeout_s: float = CLOSE_S) -> None:
+        with self._wake:
+            self._stop = True
+            self._wake.notify()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout_s)
+
+    def _alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop:
+                self._sleep(self._core.step())
+        except BaseException as error:
+            # A scheduler that hangs a model is worse than none: hand over everything, then tell.
+            self._core.release(f"the dispatcher failed: {error!r}")
+            raise
+
+    def _sleep(self, wake_s: float | None) -> None:
+        core = self._core
+        now_s = core.backend.now()
+        pause_s = None if wake_s is None else max(0.0, wake_s - now_s)
+        if core.polling():
+            landing = [
+                e for e in (engine.expected_s() for engine in list(core.engines.values())) if e is not None
+            ]
+            poll_s = max(0.0, min(landing) - now_s - SPIN_S) if landing else SPIN_S / 4
+            pause_s = poll_s if pause_s is None else min(pause_s, poll_s)
+        with self._wake:
+            if not self._kicked and not self._stop and (pause_s is None or pause_s > 0):
+                self._wake.wait(pause_s)
+            self._kicked = False
+        if pause_s == 0:
+            time.sleep(0)  # lets go of the interpreter lock between polls
+
+
+class VirtualDispatcher:
+    """Steps the core when the modelled host would: `submit_s` after a call, `react_s` after an event."""
+
+    def __init__(self, core: Core, backend: VirtualBackend) -> None:
+        self._core, self._backend = core, backend
+        self._planned_s = float("inf")
+        backend.on_event = self._react
+
+    def kick(self) -> None:
+        self._plan(self._backend.clock.now_s + self._backend.machine.model.submit_s)
+
+    def wait(self, transfer: Transfer, timeout_s: float | None, submitted: bool = False) -> None:
+        clock = self._backend.clock
+        deadline = float("inf") if timeout_s is None else clock.now_s + timeout_s
+        self.kick()
+        while not (transfer.finished() or (submitted and _submitted(transfer))):
+            if not clock.step(deadline):
+                raise transfer.timed_out(timeout_s or 0)
+
+    def on_await(self, transfer: Transfer) -> None:
+        self.wait(transfer, None)
+
+    def close(self, timeout_s: float = CLOSE_S) -> None:
+        while not self._core.idle() and self._core.lost is None and self._backend.clock.step():
+            pass
+
+    def _react(self) -> None:
+        self._plan(self._backend.clock.now_s + self._backend.machine.model.react_s)
+
+    def _plan(self, time_s: float) -> None:
+        clock = self._backend.clock
+        if clock.now_s <= self._planned_s <= time_s:
+            return
+        self._planned_s = time_s
+        clock.at(time_s, self._step)
+
+    def _step(self) -> None:
+        if self._backend.clock.now_s < self._planned_s:
+            return
+        self._planned_s = float("inf")
+        wake_s = self._core.step()
+        if wake_s is not None:
+            self._plan(max(wake_s - self._backend.lag_s, self._backend.clock.now_s + 1e-6))
+
+
+def _submitted(transfer: Transfer) -> bool:
+    return transfer.remaining_nbytes == 0 and transfer.last_event is not None
+
+
+def dispatcher(core: Core) -> Dispatcher:
+    """The dispatcher that suits the core's backend."""
+    if isinstance(core.backend, VirtualBackend):
+        return VirtualDispatcher(core, core.backend)
+    return ThreadDispatcher(core)
