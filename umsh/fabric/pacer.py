@@ -68,7 +68,7 @@ class Pacer:
         transfer = heads[queue]
         limit = self._limit(now_s, queue)
         nbytes = min(limit, transfer.remaining_nbytes)
-        if self.in_flight and self.in_flight_nbytes + nbytes > window_nbytes(limit):
+        if self.in_flight > 1 and self.in_flight_nbytes + nbytes > window_nbytes(limit):
             return None
         return Grant(queue, transfer, nbytes)
 

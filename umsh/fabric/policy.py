@@ -20,6 +20,8 @@ HEALTHY_BELOW = 0.8
 HEALTHY_WINDOWS = 3
 DWELL_WINDOWS = 2
 SATURATED_ABOVE = 0.9
+CEILING_WINDOWS = 500
+"""How long a rate at which a goal was missed is not tried again."""
 
 ATTACK, HOLD, RELEASE = -1, 0, 1
 
@@ -55,6 +57,8 @@ class LinkMemory(NamedTuple):
     since_move_windows: int = DWELL_WINDOWS
     direction: int = HOLD
     direction_changes: int = 0
+    ceiling_bps: float = float("inf")
+    """What the capped flows carried when a goal was last missed: releases stay a step below it."""
 
 
 class Snapshot(NamedTuple):
@@ -104,6 +108,8 @@ def _decide_link(
         healthy_windows=memory.healthy_windows + 1 if healthy else 0,
         since_move_windows=memory.since_move_windows + 1,
     )
+    if memory.since_move_windows > CEILING_WINDOWS:
+        memory = memory._replace(ceiling_bps=float("inf"))
     if missing:
         _report_infeasible(usable, flows, missing, decision)
         if not _saturated(link, flows, missing):
@@ -170,9 +176,10 @@ def _attack(
         and (flow.target_s is None or flow.priority > most_urgent)
     ]
     victims.sort(key=lambda flow: (-flow.priority, flow.name))
-    taken = 0.0
+    taken = carried = 0.0
     for victim in victims:
         now = min(victim.rate_bps, victim.cap_bps) if victim.cap_bps is not None else victim.rate_bps
+        carried += now
         take = min(want - taken, now - victim.guarantee_bps)
         if take > 0:
             decision.caps[victim.name, link.name] = now - take
@@ -184,7 +191,7 @@ def _attack(
             decision.infeasible.setdefault(flow.name, "every other flow is already at its guarantee")
         return memory
     decision.reasons[link.name] = f"{who} missed its goal: took {taken / 1e9:.1f} GB/s"
-    return _moved(memory, ATTACK)
+    return _moved(memory, ATTACK)._replace(ceiling_bps=min(memory.ceiling_bps, carried))
 
 
 def _release(
@@ -196,12 +203,24 @@ def _release(
         return memory
     flow = min(capped, key=lambda flow: (flow.priority, flow.name))
     assert flow.cap_bps is not None
-    cap = flow.cap_bps + GIVE_BACK * link.capacity_bps
+    step = GIVE_BACK * link.capacity_bps
+    if sum(other.cap_bps or 0.0 for other in capped) + 2 * step > memory.ceiling_bps:
+        return memory
+    slack = max(0.0, usable - sum(other.rate_bps for other in flows))
+    if not all(_bears(goal, max(0.0, step - slack)) for goal in flows if goal.projected_s is not None):
+        return memory
+    cap = flow.cap_bps + step
     decision.caps[flow.name, link.name] = None if cap >= usable else cap
-    decision.reasons[link.name] = (
-        f"goals healthy: gave {flow.name} {GIVE_BACK * link.capacity_bps / 1e9:.1f} GB/s"
-    )
+    decision.reasons[link.name] = f"goals healthy: gave {flow.name} {step / 1e9:.1f} GB/s"
     return _moved(memory, RELEASE)
+
+
+def _bears(goal: FlowState, loss_bps: float) -> bool:
+    """True if the goal would still be met were all of `loss_bps` taken from it."""
+    if goal.target_s is None or goal.projected_s is None or loss_bps == 0:
+        return True
+    left = goal.rate_bps - loss_bps
+    return left > 0 and goal.projected_s * goal.rate_bps / left <= goal.target_s
 
 
 def _may_turn(memory: LinkMemory, direction: int) -> bool:
@@ -211,8 +230,7 @@ def _may_turn(memory: LinkMemory, direction: int) -> bool:
 
 def _moved(memory: LinkMemory, direction: int) -> LinkMemory:
     changed = memory.direction not in (HOLD, direction)
-    return LinkMemory(
-        healthy_windows=memory.healthy_windows,
+    return memory._replace(
         since_move_windows=0,
         direction=direction,
         direction_changes=memory.direction_changes + changed,
