@@ -42,7 +42,7 @@ class Backend(Protocol):
     def stream(self, given: object) -> Stream:
         """The backend's stream for what a caller gave: a handle, or an object that has one."""
 
-    def current_stream(self, owner: object) -> object | None:
+    def current_stream(self, owner: object) -> Stream | None:
         """The stream that the framework owning `owner` works on now, None if it has no such notion."""
 
     def open_stream(self, device: int, priority: int = 0) -> Stream:

@@ -88,7 +88,7 @@ class Core:
             queue = engine.queue_of(flow)
             queue.window_nbytes += nbytes
             queue.served_nbytes += nbytes
-            queue.last_active_s = now_s
+            queue.last_active_s = queue.outside_s = now_s
             queue.last_latency_s, queue.last_latency_at_s = seconds, now_s
             flow.note_latency(seconds)
 
@@ -126,6 +126,8 @@ class Core:
             dropped = transfer.remaining_nbytes
             self.engines[transfer.link].queue_of(transfer.flow).remove(transfer)
             transfer.cancelling = CANCELLED
+            if transfer.gate is not None:
+                self.backend.free_event(transfer.gate)
             if not transfer.in_flight:
                 transfer.finish(CANCELLED, now_s)
             return dropped
@@ -220,6 +222,7 @@ class Core:
         landed = [t for t in self.plain if t.last_event is not None and self.backend.done(t.last_event)]
         for transfer in landed:
             self.plain.remove(transfer)
+            self.backend.free_event(transfer.last_event)
             transfer.completed_nbytes = transfer.nbytes
             transfer.finish(DONE, now_s)
 

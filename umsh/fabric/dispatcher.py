@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from typing import Protocol
@@ -9,6 +10,8 @@ from typing import Protocol
 from umsh.fabric.core import Core
 from umsh.fabric.transfer import Transfer
 from umsh.fabric.virtual import VirtualBackend
+
+_log = logging.getLogger("umsh.fabric")
 
 CHECK_S = 0.05
 """How often a waiter looks whether the dispatcher is still alive."""
@@ -44,7 +47,7 @@ class ThreadDispatcher:
         self._thread: threading.Thread | None = None
 
     def kick(self) -> None:
-        self._core.step()  # on the caller's thread: an idle link starts without a thread switch
+        self._step()  # on the caller's thread: an idle link starts without a thread switch
         with self._wake:
             self._kicked = True
             self._wake.notify()
@@ -66,7 +69,7 @@ class ThreadDispatcher:
             # No thread (plain copies, or the thread died): the waiter turns the crank itself.
             if self._thread is not None and not self._alive() and not self._stop:
                 self._core.release("the dispatcher thread died")
-            self._core.step()
+            self._step()
             transfer.finished(pause_s)
             pause_s = min(2 * pause_s, 1e-3)
 
@@ -86,11 +89,18 @@ class ThreadDispatcher:
     def _run(self) -> None:
         try:
             while not self._stop:
-                self._sleep(self._core.step())
-        except BaseException as error:
-            # A scheduler that hangs a model is worse than none: hand over everything, then tell.
+                self._sleep(self._step())
+        finally:
+            if not self._stop:
+                self._core.release("the dispatcher thread died")
+
+    def _step(self) -> float | None:
+        try:
+            return self._core.step()
+        except Exception as error:  # a scheduler that hangs a model is worse than none: let go, and tell
+            _log.exception("the fabric's pacing failed; every copy goes unpaced from now on")
             self._core.release(f"the dispatcher failed: {error!r}")
-            raise
+            return None
 
     def _sleep(self, wake_s: float | None) -> None:
         core = self._core

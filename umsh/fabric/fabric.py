@@ -18,6 +18,7 @@ from umsh.fabric.dispatcher import CLOSE_S, dispatcher
 from umsh.fabric.flow import Flow
 from umsh.fabric.link import Link, parse
 from umsh.fabric.pacer import CHUNK_NBYTES
+from umsh.fabric.signals import Estimator, Sampler, Source
 from umsh.fabric.staging import Stager
 from umsh.fabric.virtual import VirtualBackend
 
@@ -58,6 +59,7 @@ class Fabric:
         self._plain_streams: dict[str, Stream] = {}
         self._executor: ThreadPoolExecutor | None = None
         self.stager = Stager(self.core, self._in_background, self.dispatcher.kick)
+        self.sampler: Sampler | None = None
         self._closed = False
         _open.add(self)
 
@@ -111,6 +113,24 @@ class Fabric:
                 engine.held = max(0, engine.held - 1)
             self.dispatcher.kick()
 
+    def watch(self, sources: list[Source]) -> Sampler:
+        """Read `sources` (`umsh.fabric.nvml.sources()`) in a thread, so that the policy knows what others
+        take."""
+        core = self.core
+
+        def own(link: str) -> int:
+            engine = core.engines.get(link)
+            return sum(queue.served_nbytes for queue in engine.queues.values()) if engine else 0
+
+        def capacity(link: str) -> float | None:
+            engine = core.engines.get(link)
+            return engine.pacer.capacity_bps if engine else None
+
+        estimator = Estimator(own, capacity)
+        core.windows.foreign_bps = lambda link: estimator.foreign_bps(link, self.backend.now())
+        self.sampler = Sampler(sources, estimator, self.backend.now).start()
+        return self.sampler
+
     def stats(self) -> dict[str, Any]:
         """Counters: `{"label", "flows": {name: ...}, "links": {name: ...}}`; bytes, bytes/s, ms."""
         return words.stats(self)
@@ -128,6 +148,8 @@ class Fabric:
         if self._closed:
             return
         self._closed = True
+        if self.sampler is not None:
+            self.sampler.stop()
         self.core.release("the fabric was closed")
         deadline = self.backend.now() + timeout_s
         self.dispatcher.close(timeout_s)

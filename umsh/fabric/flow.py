@@ -26,10 +26,18 @@ class Flow:
     changed at any time and take effect on queued copies."""
 
     def __init__(
-        self, fabric: Fabric, name: str, priority: int, target_ms: float | None, floor: float, min_gbps: float
+        self,
+        fabric: Fabric,
+        name: str,
+        priority: int,
+        target_ms: float | None,
+        floor: float,
+        min_gbps: float,
+        max_gbps: float | None = None,
     ) -> None:
         self.fabric, self.name = fabric, name
-        self.priority, self.target_ms, self.floor, self.min_gbps = priority, target_ms, floor, min_gbps
+        self.priority, self.target_ms, self.floor = priority, target_ms, floor
+        self.min_gbps, self.max_gbps = min_gbps, max_gbps
         self.floor_horizon_s = FLOOR_HORIZON_S
         self.paused = False
         self.not_before_s = float("-inf")

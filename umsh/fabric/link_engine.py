@@ -108,6 +108,7 @@ class LinkEngine:
             transfer.finish(DONE, now_s)
             return
         if transfer.yields:
+            queue.outside_s = now_s
             self._yielded.append(_Yielded(queue, nbytes, now_s + nbytes / self.pacer.capacity_bps))
             transfer.completed_nbytes += nbytes
         else:

@@ -97,7 +97,7 @@ def survey(backend: Backend, addresses: Int64s, sizes: Int64s) -> Pointer:
         at = int(left.argmax())
         found = backend.pointer(int(addresses[at]), int(sizes[at]))
         inside = left & (addresses >= found.start) & (addresses + sizes <= found.start + found.nbytes)
-        if not inside[at]:
+        if not inside[at] and not _goes_on(backend, found, int(addresses[at]), int(sizes[at])):
             raise NeedError(
                 f"Piece {at} ({int(sizes[at])} bytes at {int(addresses[at]):#x}) reaches past its allocation "
                 f"of {found.nbytes} bytes.",
@@ -112,8 +112,17 @@ def survey(backend: Backend, addresses: Int64s, sizes: Int64s) -> Pointer:
             )
         first = first or found
         left &= ~inside
+        left[at] = False
     raise NeedError(
         f"The pieces are spread over more than {ALLOCATIONS_MAX} allocations.",
         "Nothing was copied: asking whose each piece is would block the caller.",
         "Split the call, or place the blocks in one pool.",
     )
+
+
+def _goes_on(backend: Backend, found: Pointer, address: int, nbytes: int) -> bool:
+    """True if the piece ends in memory of the same kind: adjoining mappings of one growing segment."""
+    if address < found.start or found.kind == "pageable":
+        return False
+    end = backend.pointer(address + nbytes - 1, 1)
+    return (end.kind, end.device) == (found.kind, found.device)

@@ -15,7 +15,8 @@ from umsh.fabric.transfer import Transfer
 
 MIB = 1 << 20
 CHUNK_NBYTES = 8 * MIB
-CHUNK_NBYTES_ALONE = 32 * MIB
+CHUNKS_ALONE = 4
+"""Chunks are this many times larger while no other flow could be kept waiting by them."""
 WINDOW_CHUNKS = 2
 SMALL_SHARE = 8
 """The window is two chunks and this fraction of one, so that a small copy does not cost a chunk its place."""
@@ -24,7 +25,7 @@ IN_FLIGHT_MAX = 16
 ACTIVE_S = 1.0
 """A flow counts as active on a link for this long after its last byte, for chunk sizes."""
 PROTECT_S = 0.02
-"""Caps bind for this long (two policy windows) after a flow with a goal was last active."""
+"""Caps bind for this long (two policy windows) after a flow with a goal last copied past the pacer."""
 ACCRUE_S_MAX = 0.1
 """Most time credited in one step, so that a suspended machine or a clock jump lends no burst."""
 
@@ -48,7 +49,7 @@ class Pacer:
     def __init__(self, capacity_bps: float, chunk_nbytes: int = CHUNK_NBYTES) -> None:
         self.capacity_bps = capacity_bps
         self.chunk_nbytes = chunk_nbytes
-        self.chunk_nbytes_alone = max(chunk_nbytes, CHUNK_NBYTES_ALONE)
+        self.chunk_nbytes_alone = CHUNKS_ALONE * chunk_nbytes
         self.queues: list[Queue] = []
         self.in_flight_nbytes = self.in_flight = 0
         self.wake_s: float | None = None
@@ -96,7 +97,7 @@ class Pacer:
         return any(
             queue is not besides
             and queue.flow.has_goal
-            and (queue.backlog_nbytes > 0 or now_s - queue.last_active_s < PROTECT_S)
+            and (queue.backlog_nbytes > 0 or now_s - queue.outside_s < PROTECT_S)
             for queue in self.queues
         )
 

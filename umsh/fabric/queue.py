@@ -35,6 +35,8 @@ class Queue:
         self.cap_bps: float | None = None
         self.was_ready = False
         self.last_active_s = float("-inf")
+        self.outside_s = float("-inf")
+        """When the flow last copied by itself, past the pacer (`checkpoint`, `report`)."""
         self.last_latency_s: float | None = None
         self.last_latency_at_s = float("-inf")
 

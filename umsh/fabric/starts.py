@@ -92,7 +92,9 @@ def link_of(flow: Flow, link: str | None) -> str:
 def _capturing_stream(flow: Flow, given: Stream | None, owners: tuple[Any, Any]) -> Stream | None:
     """The stream under capture that this copy belongs to: the given one, else the framework's current one."""
     backend = flow.fabric.backend
-    candidates = [given] if given is not None else [backend.current_stream(owner) for owner in owners]
+    candidates: list[Stream | None] = (
+        [given] if given is not None else [backend.current_stream(owner) for owner in owners]
+    )
     return next((s for s in candidates if s is not None and backend.capturing(s)), None)
 
 

@@ -129,8 +129,9 @@ class Transfer:
             fabric.dispatcher.wait(self, timeout_s, submitted=True)
         if self.state in (CANCELLED, FAILED):
             self._outcome()
-        if self.state == QUEUED and self.last_event is not None:
-            fabric.backend.wait_event(fabric.backend.stream(stream), self.last_event)
+        with fabric.core.lock:  # the event goes back to its pool when the copy ends
+            if self.state == QUEUED and self.last_event is not None:
+                fabric.backend.wait_event(fabric.backend.stream(stream), self.last_event)
         return self
 
     def cancel(self) -> int:

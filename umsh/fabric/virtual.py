@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from umsh.errors import DeviceError, NeedError
+from umsh.errors import DeviceError
 from umsh.fabric.backend import Pointer, Segments
 from umsh.fabric.copy_engine import Clock, Machine, MachineModel, ModelEvent, ModelStream
 
@@ -78,7 +78,7 @@ class VirtualBackend:
     def pointer(self, address: int, nbytes: int) -> Pointer:
         buffer = self._find(address)
         if buffer is None:
-            raise NeedError(f"{address:#x} is no modelled memory.", "Nothing was copied.", "Use `alloc`.")
+            return Pointer("pageable", None, address, nbytes)
         return Pointer(buffer.kind, buffer.device, buffer.ptr, buffer.nbytes)
 
     def stream(self, given: object) -> ModelStream:

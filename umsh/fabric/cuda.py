@@ -1,0 +1,283 @@
+"""The CUDA backend: streams, copies and events through the driver API, on primary contexts only."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from umsh.errors import DeviceError, NeedError, UnsupportedError
+from umsh.fabric.backend import Pointer, Segments
+from umsh.fabric.link import parse
+
+PROBE_NBYTES = 64 << 20
+PROBE_COPIES = 8
+BATCH_FROM = 4
+"""Chunks of this many pieces or more go down as one batch call."""
+_SPECIAL_STREAMS = (0, 1, 2)  # default, legacy, per-thread: they belong to the current context
+_NON_BLOCKING, _DISABLE_TIMING, _PORTABLE_MAPPED = 1, 2, 3
+
+
+class CudaEvent(NamedTuple):
+    """A driver event and the device whose pool it returns to."""
+
+    device: int
+    handle: Any
+
+
+def load_driver() -> ModuleType:
+    """The binding; raises `UnsupportedError` naming what is missing."""
+    try:
+        return import_module("cuda.bindings.driver")
+    except ImportError as error:
+        raise UnsupportedError(
+            f"The CUDA binding is not installed ({error}).",
+            "The fabric has no device to schedule for.",
+            "Install umsh[cuda12] or umsh[cuda13], or use a VirtualBackend.",
+        ) from error
+
+
+class CudaBackend:
+    """A `Backend` on the CUDA driver. Figures from it are *measured*. `driver` may be replaced in tests."""
+
+    label = "measured"
+
+    def __init__(self, driver: Any = None) -> None:
+        self._driver = driver if driver is not None else load_driver()
+        self._call("cuInit", 0)
+        self._contexts: dict[int, Any] = {}
+        self._pools: dict[int, list[Any]] = {}
+        self._stream_devices: dict[int, int] = {}
+        self._capacities: dict[str, float] = {}
+        self._thread = threading.local()
+        self._attributes: Any = None
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def pointer(self, address: int, nbytes: int) -> Pointer:
+        names = self._driver.CUpointer_attribute
+        self._enter_thread()
+        error, kind = self._driver.cuPointerGetAttribute(names.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)
+        if error == self._driver.CUresult.CUDA_ERROR_INVALID_VALUE:  # the driver does not know the address
+            return Pointer("pageable", None, address, nbytes)
+        self._check("cuPointerGetAttribute", error)
+        if self._attribute("IS_MANAGED", address):
+            raise NeedError(
+                f"{address:#x} is managed memory, which migrates by itself.",
+                "Nothing was copied: which link it crosses is not known beforehand.",
+                "Use pinned and device memory for what the fabric shall schedule.",
+            )
+        on_device = int(kind) == int(self._driver.CUmemorytype.CU_MEMORYTYPE_DEVICE)
+        start, size = self._attribute("RANGE_START_ADDR", address), self._attribute("RANGE_SIZE", address)
+        device = int(self._attribute("DEVICE_ORDINAL", address)) if on_device else None
+        return Pointer("device" if on_device else "pinned", device, int(start), int(size))
+
+    def stream(self, given: object) -> int:
+        protocol = getattr(given, "__cuda_stream__", None)
+        if protocol is not None:
+            return int(protocol()[1] if callable(protocol) else protocol[1])
+        for name in ("cuda_stream", "ptr", "handle"):
+            if hasattr(given, name):
+                return int(getattr(given, name))
+        return int(given)  # type: ignore[call-overload, no-any-return]
+
+    def current_stream(self, owner: object) -> int | None:
+        module = type(owner).__module__.partition(".")[0]
+        if module == "torch":
+            torch = import_module("torch")
+            return int(torch.cuda.current_stream().cuda_stream) if torch.cuda.is_available() else None
+        if module == "cupy":
+            return int(import_module("cupy").cuda.get_current_stream().ptr)
+        return None
+
+    def open_stream(self, device: int, priority: int = 0) -> int:
+        with self._on(device):
+            handle = int(self._call("cuStreamCreateWithPriority", _NON_BLOCKING, priority))
+        self._stream_devices[handle] = device
+        return handle
+
+    def capturing(self, stream: int) -> bool:
+        self._enter_thread()
+        error, status = self._driver.cuStreamIsCapturing(stream)
+        if error == self._driver.CUresult.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
+            return False  # some other stream is being captured; the default stream itself never is
+        self._check("cuStreamIsCapturing", error)
+        return int(status) != 0
+
+    def copy(self, link: str, stream: int, segments: Segments) -> None:
+        with self._on(self._device_of(stream)):
+            if len(segments.sizes) >= BATCH_FROM and stream not in _SPECIAL_STREAMS:
+                self._copy_batch(stream, segments)
+                return
+            for dst, src, nbytes in zip(*segments, strict=True):
+                self._call("cuMemcpyAsync", dst, src, nbytes, stream)
+
+    def record(self, stream: int) -> CudaEvent:
+        device = self._device_of(stream)
+        with self._on(device):
+            event = self._new_event(device)
+            self._call("cuEventRecord", event.handle, stream)
+        return event
+
+    def record_device(self, device: int) -> CudaEvent:
+        if not hasattr(self._driver, "cuCtxRecordEvent"):
+            raise UnsupportedError(
+                "This CUDA binding has no cuCtxRecordEvent (CUDA 12.5).",
+                "Without it, a copy with no stream cannot be ordered after all work of the device.",
+                "Pass stream=, or ordered=False where both ends are quiet.",
+            )
+        with self._on(device):
+            event = self._new_event(device)
+            self._call("cuCtxRecordEvent", self._context(device), event.handle)
+        return event
+
+    def done(self, event: CudaEvent) -> bool:
+        self._enter_thread()
+        (error,) = self._driver.cuEventQuery(event.handle)
+        if error == self._driver.CUresult.CUDA_ERROR_NOT_READY:
+            return False
+        self._check("cuEventQuery", error)
+        return True
+
+    def free_event(self, event: CudaEvent) -> None:
+        self._pools.setdefault(event.device, []).append(event.handle)
+
+    def wait_event(self, stream: int, event: CudaEvent) -> None:
+        with self._on(self._device_of(stream)):
+            self._call("cuStreamWaitEvent", stream, event.handle, 0)
+
+    def capacity_bps(self, link: str) -> float:
+        """Measured once a process: the fastest of `PROBE_COPIES` copies of `PROBE_NBYTES`."""
+        if link not in self._capacities:
+            self._capacities[link] = self._measure(link)
+        return self._capacities[link]
+
+    def alloc_pinned(self, nbytes: int) -> int:
+        with self._on(0):
+            return int(self._call("cuMemHostAlloc", nbytes, _PORTABLE_MAPPED))
+
+    def free_pinned(self, address: int) -> None:
+        with self._on(0):
+            self._call("cuMemFreeHost", address)
+
+    def host_copy(self, dst: int, src: int, nbytes: int) -> None:
+        ctypes.memmove(dst, src, nbytes)
+
+    def _measure(self, link: str) -> float:
+        kind, device, peer = parse(link)
+        ends: list[tuple[int, int]] = []  # address, device of each buffer of device memory
+        host = None
+        with self._on(device):
+            ends.append((int(self._call("cuMemAlloc", PROBE_NBYTES)), device))
+        if peer is None:
+            host = self.alloc_pinned(PROBE_NBYTES)
+        else:
+            with self._on(peer):
+                ends.append((int(self._call("cuMemAlloc", PROBE_NBYTES)), peer))
+        other = host if host is not None else ends[1][0]
+        dst, src = (ends[0][0], other) if kind == "h2d" else (other, ends[0][0])
+        try:
+            with self._on(device):
+                return max(self._time_copy(dst, src, self.open_stream(device)) for _ in range(PROBE_COPIES))
+        finally:
+            for address, owner in ends:
+                with self._on(owner):
+                    self._call("cuMemFree", address)
+            if host is not None:
+                self.free_pinned(host)
+
+    def _time_copy(self, dst: int, src: int, stream: int) -> float:
+        first, last = self._call("cuEventCreate", 0), self._call("cuEventCreate", 0)
+        self._call("cuEventRecord", first, stream)
+        self._call("cuMemcpyAsync", dst, src, PROBE_NBYTES, stream)
+        self._call("cuEventRecord", last, stream)
+        self._call("cuEventSynchronize", last)
+        elapsed_ms = float(self._call("cuEventElapsedTime", first, last))
+        for event in (first, last):
+            self._call("cuEventDestroy", event)
+        self._call("cuStreamDestroy", stream)
+        self._stream_devices.pop(stream, None)
+        return PROBE_NBYTES / elapsed_ms * 1e3
+
+    def _copy_batch(self, stream: int, segments: Segments) -> None:
+        driver = self._driver
+        if self._attributes is None:
+            self._attributes = driver.CUmemcpyAttributes()
+            # Any other source order lets the engine read before the producer has written (vllm#46278).
+            self._attributes.srcAccessOrder = driver.CUmemcpySrcAccessOrder.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
+        dsts, srcs = ([driver.CUdeviceptr(address) for address in side] for side in segments[:2])
+        self._call(
+            "cuMemcpyBatchAsync", dsts, srcs, segments.sizes, len(dsts), [self._attributes], [0], 1, stream
+        )
+
+    def _attribute(self, name: str, address: int) -> Any:
+        attribute = getattr(self._driver.CUpointer_attribute, f"CU_POINTER_ATTRIBUTE_{name}")
+        return self._call("cuPointerGetAttribute", attribute, address)
+
+    def _new_event(self, device: int) -> CudaEvent:
+        pool = self._pools.setdefault(device, [])
+        return CudaEvent(device, pool.pop() if pool else self._call("cuEventCreate", _DISABLE_TIMING))
+
+    def _device_of(self, stream: int) -> int:
+        device = self._stream_devices.get(stream)
+        if device is None:
+            self._enter_thread()
+            context = self._call("cuCtxGetCurrent")
+            if stream not in _SPECIAL_STREAMS:
+                context = self._call("cuStreamGetCtx", stream)
+            device = next((d for d, known in self._contexts.items() if int(known) == int(context)), None)
+            if device is None:
+                raise NeedError(
+                    f"Stream {stream:#x} belongs to a context the fabric does not use.",
+                    "Nothing was copied.",
+                    "Use streams of the device's primary context (all frameworks do).",
+                )
+            # Callers' streams are not remembered: a handle may be destroyed and come again elsewhere.
+        return device
+
+    def _context(self, device: int) -> Any:
+        if device not in self._contexts:
+            self._contexts[device] = self._call("cuDevicePrimaryCtxRetain", self._call("cuDeviceGet", device))
+        return self._contexts[device]
+
+    def _enter_thread(self) -> None:
+        """Give a thread that has no context device 0's; leave every other thread as it is."""
+        if getattr(self._thread, "entered", False):
+            return
+        context = self._context(0)
+        if int(self._call("cuCtxGetCurrent")) == 0:
+            self._call("cuCtxSetCurrent", context)
+        self._thread.entered = True
+
+    @contextmanager
+    def _on(self, device: int) -> Iterator[None]:
+        """Make the device's context current inside the block, and put the caller's back."""
+        self._enter_thread()
+        context = self._context(device)
+        if int(self._call("cuCtxGetCurrent")) == int(context):
+            yield
+            return
+        self._call("cuCtxPushCurrent", context)
+        try:
+            yield
+        finally:
+            self._call("cuCtxPopCurrent")
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        error, *values = getattr(self._driver, name)(*arguments)
+        self._check(name, error)
+        return values[0] if values else None
+
+    def _check(self, name: str, error: Any) -> None:
+        if error != self._driver.CUresult.CUDA_SUCCESS:
+            raise DeviceError(
+                f"{name} failed with {getattr(error, 'name', error)}.",
+                "The operation did not happen.",
+                "A sticky error means that the process must be restarted; see the driver's log.",
+            )
