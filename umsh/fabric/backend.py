@@ -77,5 +77,10 @@ class Backend(Protocol):
 
     def free_pinned(self, address: int) -> None: ...
 
+    def alloc_device(self, nbytes: int, device: int) -> int:
+        """Address of new memory on `device`, kept until `free_device`."""
+
+    def free_device(self, address: int, device: int) -> None: ...
+
     def host_copy(self, dst: int, src: int, nbytes: int) -> None:
         """Copy host memory with the CPU."""

@@ -166,6 +166,14 @@ class CudaBackend:
         with self._on(0):
             self._call("cuMemFreeHost", address)
 
+    def alloc_device(self, nbytes: int, device: int) -> int:
+        with self._on(device):
+            return int(self._call("cuMemAlloc", nbytes))
+
+    def free_device(self, address: int, device: int) -> None:
+        with self._on(device):
+            self._call("cuMemFree", address)
+
     def host_copy(self, dst: int, src: int, nbytes: int) -> None:
         ctypes.memmove(dst, src, nbytes)
 
@@ -173,13 +181,11 @@ class CudaBackend:
         kind, device, peer = parse(link)
         ends: list[tuple[int, int]] = []  # address, device of each buffer of device memory
         host = None
-        with self._on(device):
-            ends.append((int(self._call("cuMemAlloc", PROBE_NBYTES)), device))
+        ends.append((self.alloc_device(PROBE_NBYTES, device), device))
         if peer is None:
             host = self.alloc_pinned(PROBE_NBYTES)
         else:
-            with self._on(peer):
-                ends.append((int(self._call("cuMemAlloc", PROBE_NBYTES)), peer))
+            ends.append((self.alloc_device(PROBE_NBYTES, peer), peer))
         other = host if host is not None else ends[1][0]
         dst, src = (ends[0][0], other) if kind == "h2d" else (other, ends[0][0])
         try:
@@ -187,8 +193,7 @@ class CudaBackend:
                 return max(self._time_copy(dst, src, self.open_stream(device)) for _ in range(PROBE_COPIES))
         finally:
             for address, owner in ends:
-                with self._on(owner):
-                    self._call("cuMemFree", address)
+                self.free_device(address, owner)
             if host is not None:
                 self.free_pinned(host)
 

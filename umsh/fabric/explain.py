@@ -87,6 +87,8 @@ def _goal(flow: Flow) -> str:
     parts = [] if flow.target_ms is None else [f"target {flow.target_ms:g} ms a transfer"]
     if flow.min_gbps:
         parts.append(f"at least {flow.min_gbps:g} GB/s")
+    if flow.max_gbps is not None:
+        parts.append(f"at most {flow.max_gbps:g} GB/s")
     if flow.floor:
         parts.append(f"never below {flow.floor:.0%} of a link")
     return "".join(f", {part}" for part in parts)

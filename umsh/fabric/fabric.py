@@ -71,6 +71,7 @@ class Fabric:
         target_ms: float | None = None,
         floor: float | None = None,
         min_gbps: float | None = None,
+        max_gbps: float | None = None,
     ) -> Flow:
         """Register a flow. Names are unique; raises `NeedError` for a name in use or a value out of range.
 
@@ -78,9 +79,9 @@ class Fabric:
         should take no longer, from the moment it can start; missed goals take bandwidth from less urgent
         flows. `floor`: share of a link that a backlogged flow gets at least, after `FLOOR_HORIZON_S` (default
         0.01, so that nothing starves). `min_gbps`: gigabytes (1e9 bytes) per second that it gets at least, at
-        once.
+        once. `max_gbps`: the most it gets, even on an idle link.
         """
-        stated = any(value is not None for value in (priority, target_ms, floor, min_gbps))
+        stated = any(value is not None for value in (priority, target_ms, floor, min_gbps, max_gbps))
         flow = Flow(
             self,
             name,
@@ -88,6 +89,7 @@ class Fabric:
             target_ms,
             DEFAULT_FLOOR if floor is None else floor,
             min_gbps or 0.0,
+            max_gbps,
         )
         self._check_flow(flow)
         with self.core.lock:
@@ -187,6 +189,8 @@ class Fabric:
             wrong = f"A target of {flow.target_ms} ms cannot be met."
         elif not 0 <= flow.floor < 1 or flow.min_gbps < 0:
             wrong = f"Floor {flow.floor} must be in [0, 1) and min_gbps {flow.min_gbps} not negative."
+        elif flow.max_gbps is not None and flow.max_gbps <= max(0.0, flow.min_gbps):
+            wrong = f"max_gbps {flow.max_gbps} must be above 0 and above min_gbps {flow.min_gbps}."
         elif sum(other.floor for other in self.core.flows.values()) + flow.floor > 1:
             wrong = "The floors of all flows add up to more than a whole link."
         if wrong is not None:

@@ -107,7 +107,7 @@ class Pacer:
         self._accrued_s = now_s
         heads = {}
         for queue in self.queues:
-            self._accrue(queue, elapsed)
+            self._accrue(queue, now_s, elapsed)
             head = None
             if queue.lanes and not queue.flow.paused:
                 head = queue.head(ready)
@@ -118,11 +118,12 @@ class Pacer:
                 queue.deficit_nbytes = 0
         return heads
 
-    def _accrue(self, queue: Queue, elapsed_s: float) -> None:
-        if queue.cap_bps is not None:
-            queue.tokens_nbytes = min(
-                float(self.chunk_nbytes), queue.tokens_nbytes + queue.cap_bps * elapsed_s
-            )
+    def _accrue(self, queue: Queue, now_s: float, elapsed_s: float) -> None:
+        limit = self._cap(now_s, queue)
+        if limit is None:
+            queue.tokens_nbytes = 0.0
+        else:
+            queue.tokens_nbytes = min(float(self.chunk_nbytes), queue.tokens_nbytes + limit * elapsed_s)
         rate, owed = queue.guarantee(self.capacity_bps)
         if not rate:
             return
@@ -138,10 +139,11 @@ class Pacer:
             return min(owed, key=lambda queue: (queue.flow.priority, -queue.credit_nbytes))
         free, wakes = [], []
         for queue in heads:
-            if queue.cap_bps is None or queue.tokens_nbytes >= 0 or not self.protected(now_s, queue):
+            cap = self._cap(now_s, queue)
+            if cap is None or queue.tokens_nbytes >= 0:
                 free.append(queue)
-            elif queue.cap_bps > 0:
-                wakes.append(now_s - queue.tokens_nbytes / queue.cap_bps)
+            elif cap > 0:
+                wakes.append(now_s - queue.tokens_nbytes / cap)
         if not free:
             self.wake_s = min([*wakes, now_s + PROTECT_S])
             return None
@@ -149,6 +151,13 @@ class Pacer:
         return self._round_robin(
             [queue for queue in free if queue.flow.priority == most_urgent], heads, now_s
         )
+
+    def _cap(self, now_s: float, queue: Queue) -> float | None:
+        """Bytes/s that bind now: the flow's own limit, and the policy's while a goal is to be protected."""
+        caps = [] if queue.flow.max_gbps is None else [queue.flow.max_gbps * 1e9]
+        if queue.cap_bps is not None and self.protected(now_s, queue):
+            caps.append(queue.cap_bps)
+        return min(caps, default=None)
 
     def _is_owed(self, queue: Queue) -> bool:
         rate, owed = queue.guarantee(self.capacity_bps)

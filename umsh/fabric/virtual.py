@@ -148,6 +148,12 @@ class VirtualBackend:
         at = self._starts.index(address)
         del self._starts[at], self.buffers[at]
 
+    def alloc_device(self, nbytes: int, device: int) -> int:
+        return self.alloc("device", nbytes, device).ptr
+
+    def free_device(self, address: int, device: int) -> None:
+        self.free_pinned(address)
+
     def host_copy(self, dst: int, src: int, nbytes: int) -> None:
         segments = Segments([dst], [src], [nbytes])
         self._write(segments, self._read(segments))

@@ -248,13 +248,9 @@ def test_explain_names_the_limit_and_its_reason(fabric: Fabric, server: VirtualB
 
 
 WRONG = (
-    {"priority": -1},
-    {"target_ms": 0},
-    {"floor": 1.0},
-    {"floor": -0.1},
-    {"min_gbps": -1},
-    {"floor": 0.995},
-)
+    {"priority": -1}, {"target_ms": 0}, {"floor": 1.0}, {"floor": -0.1}, {"floor": 0.995},
+    {"min_gbps": -1}, {"max_gbps": 0}, {"min_gbps": 5, "max_gbps": 4},
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("wrong", WRONG)
@@ -302,3 +298,8 @@ def test_a_lost_device_fails_every_transfer_and_later_copies(fabric: Fabric, ser
             copy.wait()
     with pytest.raises(DeviceError, match="lost its device"):
         flow.copy(*pair(server, MIB), ordered=False)
+
+
+def test_a_limit_holds_even_on_an_idle_link(fabric: Fabric, server: VirtualBackend) -> None:
+    copy = fabric.flow("offload", max_gbps=5).copy(*pair(server, 512 * MIB)).wait()
+    assert copy.latency_s == pytest.approx(512 * MIB / 5e9, rel=0.15)
