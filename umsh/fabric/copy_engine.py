@@ -29,7 +29,7 @@ class MachineModel:
     p2p_bps: float = 395e9
     duplex: float = 51 / 55.3
     """Share of its capacity a direction keeps while the other is in use."""
-    copy_gap_s: float = 3.6e-6
+    copy_gap_s: float = 2.4e-6
     """Dead time of the engine before each copy."""
     piece_s: float = 1.3e-6
     """Least time of one piece of a batch."""

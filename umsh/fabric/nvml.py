@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
@@ -12,6 +13,7 @@ from umsh.fabric.signals import Sample, Source
 PCIE_TX, PCIE_RX = 197, 198  # NVML_FI_DEV_PCIE_COUNT_TX_BYTES, _RX_BYTES: device to host, host to device
 NVLINK_TX, NVLINK_RX, ALL_LINKS = 138, 139, 0xFFFFFFFF  # NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, _RX
 GPM_PCIE_TX, GPM_PCIE_RX = 20, 21  # MiB/s, headers included; samples must be more than 100 ms apart
+GPM_PERIOD_S = 0.12
 MIB, KIB = 1 << 20, 1 << 10
 
 
@@ -63,9 +65,13 @@ class GpmRates:
         self._previous: Any = nvml.nvmlGpmSampleAlloc()
         self._current: Any = nvml.nvmlGpmSampleAlloc()
         nvml.nvmlGpmSampleGet(self._handle, self._previous)
+        self._sampled_s = time.monotonic()
 
     def read(self) -> Iterable[Sample]:
         nvml = self._nvml
+        if time.monotonic() - self._sampled_s < GPM_PERIOD_S:
+            return
+        self._sampled_s = time.monotonic()
         nvml.nvmlGpmSampleGet(self._handle, self._current)
         request = nvml.c_nvmlGpmMetricsGet_t()
         request.version, request.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, 2

@@ -49,7 +49,7 @@ def plan(dsts: Sequence[int] | Int64s, srcs: Sequence[int] | Int64s, sizes: Sequ
     if len(size) < 2:
         return Pieces(dst, src, size)
     if (dst[1:] < dst[:-1]).any():
-        order = np.argsort(dst, kind="stable")
+        order = np.argsort(dst)
         dst, src, size = dst[order], src[order], size[order]
     _refuse_overlap(dst, size)
     joins = (dst[:-1] + size[:-1] == dst[1:]) & (src[:-1] + size[:-1] == src[1:])

@@ -100,9 +100,14 @@ def decide(snapshot: Snapshot) -> Decision:
 def _decide_link(
     link: LinkState, flows: list[FlowState], memory: LinkMemory, decision: Decision
 ) -> LinkMemory:
-    goals = [flow for flow in flows if flow.target_s is not None and flow.projected_s is not None]
-    missing = [flow for flow in goals if flow.projected_s > flow.target_s]  # type: ignore[operator]
-    healthy = all(f.projected_s < HEALTHY_BELOW * f.target_s for f in goals)  # type: ignore[operator]
+    missing: list[FlowState] = []
+    healthy = True
+    for flow in flows:
+        projected_s, target_s = flow.projected_s, flow.target_s
+        if projected_s is not None and target_s is not None and projected_s >= HEALTHY_BELOW * target_s:
+            healthy = False
+            if projected_s > target_s:
+                missing.append(flow)
     usable = max(0.0, link.capacity_bps - link.foreign_bps)
     memory = memory._replace(
         healthy_windows=memory.healthy_windows + 1 if healthy else 0,
@@ -125,8 +130,7 @@ def _decide_link(
 
 def _saturated(link: LinkState, flows: list[FlowState], missing: list[FlowState]) -> bool:
     carried = link.foreign_bps + sum(flow.rate_bps for flow in flows)
-    names = {flow.name for flow in missing}
-    waiting = any(flow.backlog_nbytes > 0 and flow.name not in names for flow in flows)
+    waiting = any(flow.backlog_nbytes > 0 and flow not in missing for flow in flows)
     return waiting or carried > SATURATED_ABOVE * link.capacity_bps
 
 
@@ -142,8 +146,9 @@ def _needed_bps(flow: FlowState, usable: float) -> float:
 def _report_infeasible(
     usable: float, flows: list[FlowState], missing: list[FlowState], decision: Decision
 ) -> None:
+    kept_all = sum(flow.guarantee_bps for flow in flows if flow.backlog_nbytes)
     for flow in missing:
-        kept = sum(other.guarantee_bps for other in flows if other.name != flow.name and other.backlog_nbytes)
+        kept = kept_all - (flow.guarantee_bps if flow.backlog_nbytes else 0.0)
         assert flow.target_s is not None
         left_s = flow.target_s - flow.age_s
         room = max(0.0, usable - kept)

@@ -10,8 +10,9 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
-PERIOD_S = 0.1
-FRESH_S = 3 * PERIOD_S
+PERIOD_S = 0.05
+"""Short enough that a counter of 32 bits of bytes cannot wrap twice unseen on a link of 60 GB/s."""
+FRESH_S = 0.3
 UNITS = (1, 1024)
 """What a counter of unknown unit may count, in bytes."""
 OVERHEAD_MOST = 1.25
@@ -83,6 +84,12 @@ class Estimator:
                     source, sample.link, now_s, 0.0, False, "unit not known yet: no own traffic"
                 )
             else:
+                capacity = self._capacity(sample.link)
+                if capacity is not None and elapsed_s * capacity > unit << sample.bits:
+                    why = "the counter may have wrapped"
+                    verdict = Verdict(source, sample.link, now_s, 0.0, False, why)
+                    self.verdicts[sample.link] = verdict
+                    return verdict
                 verdict = self._judge(source, sample.link, now_s, delta * unit / elapsed_s, own_bps)
         self.verdicts[sample.link] = verdict
         return verdict

@@ -35,10 +35,10 @@ def test_own_traffic_calibrates_the_unit_and_wraps_do_not_matter(unit: int) -> N
     lab = Lab()
     start = (1 << 32) - 1000
     lab.count(0.0, start, own=0)
-    first = lab.count(0.1, start + int(1.05 * GB) // unit, own=GB)
+    first = lab.count(0.05, start + int(1.05 * GB) // unit, own=GB)
     assert first.believed
     assert first.foreign_bps == 0, "headers of our own bytes are ours"
-    second = lab.count(0.2, start + int(3.05 * GB) // unit, own=GB)
+    second = lab.count(0.1, start + int(2.05 * GB) // unit, own=GB)
     assert second.foreign_bps == pytest.approx(20 * GB, rel=0.01)
 
 
@@ -117,7 +117,8 @@ def test_directions_are_seen_from_the_device() -> None:
     assert [(sample.link, sample.counter) for sample in source.read()] == [("d2h:0", 11), ("h2d:0", 22)]
 
 
-def test_gpm_stands_in_where_the_byte_counters_do_not_answer() -> None:
+def test_gpm_stands_in_where_the_byte_counters_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("umsh.fabric.nvml.GPM_PERIOD_S", 0.0)
     (source,) = sources(0, FakeNvml({}, gpm=True))
     assert [sample.rate_bps for sample in source.read()] == [1024.0 * (1 << 20)] * 2
 
@@ -140,3 +141,12 @@ def test_a_watched_fabric_hands_foreign_traffic_to_the_policy() -> None:
         sampler.estimator.take("gpm", Sample(LINK, rate_bps=0.0), -0.1)
         sampler.estimator.take("gpm", Sample(LINK, rate_bps=5.0 * GB), 0.0)
         assert fabric.core.windows.foreign_bps(LINK) == 5 * GB
+
+
+def test_a_counter_that_may_have_wrapped_is_not_believed() -> None:
+    lab = Lab()
+    lab.count(0.0, 0, own=0)
+    lab.count(0.05, GB, own=GB)
+    late = lab.count(1.0, 2 * GB, own=2 * GB)  # 50 GB could have passed since: more than 32 bits of bytes
+    assert not late.believed
+    assert "wrapped" in late.why
