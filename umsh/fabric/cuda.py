@@ -49,7 +49,7 @@ class CudaBackend:
 
     def __init__(self, driver: Any = None) -> None:
         self._driver = driver if driver is not None else load_driver()
-        self._call("cuInit", 0)
+        self.call("cuInit", 0)
         self._contexts: dict[int, Any] = {}
         self._pools: dict[int, list[Any]] = {}
         self._stream_devices: dict[int, int] = {}
@@ -97,8 +97,8 @@ class CudaBackend:
         return None
 
     def open_stream(self, device: int, priority: int = 0) -> int:
-        with self._on(device):
-            handle = int(self._call("cuStreamCreateWithPriority", _NON_BLOCKING, priority))
+        with self.on(device):
+            handle = int(self.call("cuStreamCreateWithPriority", _NON_BLOCKING, priority))
         self._stream_devices[handle] = device
         return handle
 
@@ -111,18 +111,18 @@ class CudaBackend:
         return int(status) != 0
 
     def copy(self, link: str, stream: int, segments: Segments) -> None:
-        with self._on(self._device_of(stream)):
+        with self.on(self._device_of(stream)):
             if len(segments.sizes) >= BATCH_FROM and stream not in _SPECIAL_STREAMS:
                 self._copy_batch(stream, segments)
                 return
             for dst, src, nbytes in zip(*segments, strict=True):
-                self._call("cuMemcpyAsync", dst, src, nbytes, stream)
+                self.call("cuMemcpyAsync", dst, src, nbytes, stream)
 
     def record(self, stream: int) -> CudaEvent:
         device = self._device_of(stream)
-        with self._on(device):
+        with self.on(device):
             event = self._new_event(device)
-            self._call("cuEventRecord", event.handle, stream)
+            self.call("cuEventRecord", event.handle, stream)
         return event
 
     def record_device(self, device: int) -> CudaEvent:
@@ -132,9 +132,9 @@ class CudaBackend:
                 "Without it, a copy with no stream cannot be ordered after all work of the device.",
                 "Pass stream=, or ordered=False where both ends are quiet.",
             )
-        with self._on(device):
+        with self.on(device):
             event = self._new_event(device)
-            self._call("cuCtxRecordEvent", self._context(device), event.handle)
+            self.call("cuCtxRecordEvent", self._context(device), event.handle)
         return event
 
     def done(self, event: CudaEvent) -> bool:
@@ -149,8 +149,8 @@ class CudaBackend:
         self._pools.setdefault(event.device, []).append(event.handle)
 
     def wait_event(self, stream: int, event: CudaEvent) -> None:
-        with self._on(self._device_of(stream)):
-            self._call("cuStreamWaitEvent", stream, event.handle, 0)
+        with self.on(self._device_of(stream)):
+            self.call("cuStreamWaitEvent", stream, event.handle, 0)
 
     def capacity_bps(self, link: str) -> float:
         """Measured once a process: the fastest of `PROBE_COPIES` copies of `PROBE_NBYTES`."""
@@ -159,20 +159,20 @@ class CudaBackend:
         return self._capacities[link]
 
     def alloc_pinned(self, nbytes: int) -> int:
-        with self._on(0):
-            return int(self._call("cuMemHostAlloc", nbytes, _PORTABLE_MAPPED))
+        with self.on(0):
+            return int(self.call("cuMemHostAlloc", nbytes, _PORTABLE_MAPPED))
 
     def free_pinned(self, address: int) -> None:
-        with self._on(0):
-            self._call("cuMemFreeHost", address)
+        with self.on(0):
+            self.call("cuMemFreeHost", address)
 
     def alloc_device(self, nbytes: int, device: int) -> int:
-        with self._on(device):
-            return int(self._call("cuMemAlloc", nbytes))
+        with self.on(device):
+            return int(self.call("cuMemAlloc", nbytes))
 
     def free_device(self, address: int, device: int) -> None:
-        with self._on(device):
-            self._call("cuMemFree", address)
+        with self.on(device):
+            self.call("cuMemFree", address)
 
     def host_copy(self, dst: int, src: int, nbytes: int) -> None:
         ctypes.memmove(dst, src, nbytes)
@@ -189,7 +189,7 @@ class CudaBackend:
         other = host if host is not None else ends[1][0]
         dst, src = (ends[0][0], other) if kind == "h2d" else (other, ends[0][0])
         try:
-            with self._on(device):
+            with self.on(device):
                 return max(self._time_copy(dst, src, self.open_stream(device)) for _ in range(PROBE_COPIES))
         finally:
             for address, owner in ends:
@@ -198,15 +198,15 @@ class CudaBackend:
                 self.free_pinned(host)
 
     def _time_copy(self, dst: int, src: int, stream: int) -> float:
-        first, last = self._call("cuEventCreate", 0), self._call("cuEventCreate", 0)
-        self._call("cuEventRecord", first, stream)
-        self._call("cuMemcpyAsync", dst, src, PROBE_NBYTES, stream)
-        self._call("cuEventRecord", last, stream)
-        self._call("cuEventSynchronize", last)
-        elapsed_ms = float(self._call("cuEventElapsedTime", first, last))
+        first, last = self.call("cuEventCreate", 0), self.call("cuEventCreate", 0)
+        self.call("cuEventRecord", first, stream)
+        self.call("cuMemcpyAsync", dst, src, PROBE_NBYTES, stream)
+        self.call("cuEventRecord", last, stream)
+        self.call("cuEventSynchronize", last)
+        elapsed_ms = float(self.call("cuEventElapsedTime", first, last))
         for event in (first, last):
-            self._call("cuEventDestroy", event)
-        self._call("cuStreamDestroy", stream)
+            self.call("cuEventDestroy", event)
+        self.call("cuStreamDestroy", stream)
         self._stream_devices.pop(stream, None)
         return PROBE_NBYTES / elapsed_ms * 1e3
 
@@ -217,25 +217,31 @@ class CudaBackend:
             # Any other source order lets the engine read before the producer has written (vllm#46278).
             self._attributes.srcAccessOrder = driver.CUmemcpySrcAccessOrder.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
         dsts, srcs = ([driver.CUdeviceptr(address) for address in side] for side in segments[:2])
-        self._call(
+        self.call(
             "cuMemcpyBatchAsync", dsts, srcs, segments.sizes, len(dsts), [self._attributes], [0], 1, stream
         )
 
+    def attribute(self, device: int, name: str) -> int:
+        """A device attribute by the driver's name for it."""
+        names = self._driver.CUdevice_attribute
+        handle = self.call("cuDeviceGet", device)
+        return int(self.call("cuDeviceGetAttribute", getattr(names, f"CU_DEVICE_ATTRIBUTE_{name}"), handle))
+
     def _attribute(self, name: str, address: int) -> Any:
         attribute = getattr(self._driver.CUpointer_attribute, f"CU_POINTER_ATTRIBUTE_{name}")
-        return self._call("cuPointerGetAttribute", attribute, address)
+        return self.call("cuPointerGetAttribute", attribute, address)
 
     def _new_event(self, device: int) -> CudaEvent:
         pool = self._pools.setdefault(device, [])
-        return CudaEvent(device, pool.pop() if pool else self._call("cuEventCreate", _DISABLE_TIMING))
+        return CudaEvent(device, pool.pop() if pool else self.call("cuEventCreate", _DISABLE_TIMING))
 
     def _device_of(self, stream: int) -> int:
         device = self._stream_devices.get(stream)
         if device is None:
             self._enter_thread()
-            context = self._call("cuCtxGetCurrent")
+            context = self.call("cuCtxGetCurrent")
             if stream not in _SPECIAL_STREAMS:
-                context = self._call("cuStreamGetCtx", stream)
+                context = self.call("cuStreamGetCtx", stream)
             device = next((d for d, known in self._contexts.items() if int(known) == int(context)), None)
             if device is None:
                 raise NeedError(
@@ -248,7 +254,7 @@ class CudaBackend:
 
     def _context(self, device: int) -> Any:
         if device not in self._contexts:
-            self._contexts[device] = self._call("cuDevicePrimaryCtxRetain", self._call("cuDeviceGet", device))
+            self._contexts[device] = self.call("cuDevicePrimaryCtxRetain", self.call("cuDeviceGet", device))
         return self._contexts[device]
 
     def _enter_thread(self) -> None:
@@ -256,25 +262,26 @@ class CudaBackend:
         if getattr(self._thread, "entered", False):
             return
         context = self._context(0)
-        if int(self._call("cuCtxGetCurrent")) == 0:
-            self._call("cuCtxSetCurrent", context)
+        if int(self.call("cuCtxGetCurrent")) == 0:
+            self.call("cuCtxSetCurrent", context)
         self._thread.entered = True
 
     @contextmanager
-    def _on(self, device: int) -> Iterator[None]:
+    def on(self, device: int) -> Iterator[None]:
         """Make the device's context current inside the block, and put the caller's back."""
         self._enter_thread()
         context = self._context(device)
-        if int(self._call("cuCtxGetCurrent")) == int(context):
+        if int(self.call("cuCtxGetCurrent")) == int(context):
             yield
             return
-        self._call("cuCtxPushCurrent", context)
+        self.call("cuCtxPushCurrent", context)
         try:
             yield
         finally:
-            self._call("cuCtxPopCurrent")
+            self.call("cuCtxPopCurrent")
 
-    def _call(self, name: str, *arguments: Any) -> Any:
+    def call(self, name: str, *arguments: Any) -> Any:
+        """One driver call; returns its value, raises `DeviceError` with its error's name."""
         error, *values = getattr(self._driver, name)(*arguments)
         self._check(name, error)
         return values[0] if values else None

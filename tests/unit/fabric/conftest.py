@@ -71,6 +71,7 @@ class FakeDriver:
         self._handles = iter(range(100, 10**9))
         self._current = threading.local()
         self._lock = threading.RLock()
+        self._now = 0.0
 
     def __getattr__(self, name: str) -> Callable[..., tuple[Any, ...]]:
         if not name.startswith("cu"):
@@ -107,7 +108,7 @@ class FakeDriver:
         self._effects.append((end, next(self._handles), effect))
 
     def _settle(self) -> None:
-        now = time.monotonic()
+        now = self._now = time.monotonic()
         due = sorted(item for item in self._effects if item[0] <= now)
         self._effects = [item for item in self._effects if item[0] > now]
         for _, _, effect in due:
@@ -165,7 +166,7 @@ class FakeDriver:
         return self._ok()
 
     def _cuEventQuery(self, event: int) -> tuple[Any, ...]:
-        done = self._events[event] <= time.monotonic()
+        done = self._events[event] <= self._now  # no later than the effects that have shown
         return (self.CUresult.CUDA_SUCCESS if done else self.CUresult.CUDA_ERROR_NOT_READY,)
 
     def _cuEventSynchronize(self, event: int) -> tuple[Any, ...]:

@@ -5,15 +5,23 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
 from umsh.errors import WaitTimeout
-from umsh.fabric.backend import Backend, Event
+from umsh.fabric.backend import Backend, Event, Segments
+from umsh.fabric.sm_copier import SmCopier
 from umsh.fabric.virtual import VirtualBackend
 
 WAIT_S = 60.0
+TILE_NBYTES = 64 << 20
+"""Length after which the contents of real memory repeat."""
+SAMPLE_NBYTES = 64 << 10
+KERNEL_BLOCKS = 32
+"""Enough for a copy kernel to fill the link, as a network card would."""
+KERNEL_NBYTES_MAX = 128 << 20
 
 
 class Ticket(Protocol):
@@ -52,9 +60,10 @@ class RawTicket:
 class Lab(Protocol):
     """A place to run programs. `label` is modelled or measured."""
 
-    backend: Backend
     label: str
 
+    @property
+    def backend(self) -> Backend: ...
     def now(self) -> float: ...
     def host(self, nbytes: int) -> int: ...
     def device(self, nbytes: int, device: int = 0) -> int: ...
@@ -63,6 +72,18 @@ class Lab(Protocol):
 
     def compute(self, stream: Any, seconds: float) -> None:
         """Keep the device's multiprocessors busy on `stream` for about `seconds`."""
+
+    def kernel_copy(self, stream: Any, link: str, nbytes: int) -> None:
+        """Move `nbytes` over `link` with a kernel on `stream`, past the copy engine."""
+
+    def fill_device(self, device: int, nbytes: int) -> None:
+        """Give device memory the contents of host memory."""
+
+    def poison(self, host: int, nbytes: int) -> None:
+        """Spoil a byte every `SAMPLE_NBYTES` of host memory."""
+
+    def intact(self, host: int, nbytes: int) -> bool:
+        """True if those bytes hold again what `host` and `fill_device` put there."""
 
     def same(self, host: int, device: int, nbytes: int) -> bool:
         """True if both places hold the same bytes."""
@@ -88,6 +109,18 @@ class VirtualLab:
     def compute(self, stream: Any, seconds: float) -> None:
         self.backend.kernel(stream, seconds)
 
+    def kernel_copy(self, stream: Any, link: str, nbytes: int) -> None:
+        self.backend.sm_copy(stream, link, nbytes)
+
+    def fill_device(self, device: int, nbytes: int) -> None:
+        return None
+
+    def poison(self, host: int, nbytes: int) -> None:
+        return None
+
+    def intact(self, host: int, nbytes: int) -> bool:
+        return True
+
     def same(self, host: int, device: int, nbytes: int) -> bool:
         return True  # exactness in the model is the tests' matter
 
@@ -106,7 +139,7 @@ class VirtualLab:
                 what.add_done_callback(lambda _: self.backend.clock.after(0.0, lambda: go_on(program)))
 
         for program in programs:
-            self.backend.clock.after(0.0, lambda program=program: go_on(program))
+            self.backend.clock.after(0.0, partial(go_on, program))
         while left[0] and self.backend.clock.step():
             pass
 
@@ -119,15 +152,17 @@ class RealLab:
     def __init__(self, backend: Any) -> None:
         self.backend: Any = backend
         self._burn: Callable[[Any, float], None] | None = None
+        self._copier: SmCopier | None = None
+        self._tile = np.random.default_rng(7).integers(1, 256, TILE_NBYTES, np.uint8)
 
     def now(self) -> float:
         return time.perf_counter()
 
     def host(self, nbytes: int) -> int:
         address = int(self.backend.alloc_pinned(nbytes))
-        words = self.view(address, nbytes)[: nbytes // 8 * 8].view(np.uint64)
-        words[:] = np.arange(len(words), dtype=np.uint64)
-        words *= np.uint64(0x9E3779B97F4A7C15)
+        view = self.view(address, nbytes)
+        for at in range(0, nbytes, TILE_NBYTES):
+            view[at : at + TILE_NBYTES] = self._tile[: min(TILE_NBYTES, nbytes - at)]
         return address
 
     def device(self, nbytes: int, device: int = 0) -> int:
@@ -143,12 +178,35 @@ class RealLab:
     def view(self, address: int, nbytes: int) -> Any:
         import ctypes
 
-        return np.frombuffer((ctypes.c_uint8 * nbytes).from_address(address), np.uint8)
+        buffer: Any = (ctypes.c_uint8 * nbytes).from_address(address)
+        return np.frombuffer(buffer, np.uint8)
+
+    def kernel_copy(self, stream: Any, link: str, nbytes: int) -> None:
+        if self._copier is None:
+            self._copier = SmCopier(self.backend, blocks=KERNEL_BLOCKS)
+            self._ends = self.host(KERNEL_NBYTES_MAX), self.device(KERNEL_NBYTES_MAX)
+        host, device = self._ends
+        dst, src = (device, host) if link.startswith("h2d") else (host, device)
+        self._copier.copy(dst, src, min(nbytes, KERNEL_NBYTES_MAX), stream)
+
+    def fill_device(self, device: int, nbytes: int) -> None:
+        host = self.host(min(nbytes, TILE_NBYTES))
+        stream = self.backend.open_stream(0)
+        for at in range(0, nbytes, TILE_NBYTES):
+            step = min(TILE_NBYTES, nbytes - at)
+            self.backend.copy("h2d:0", stream, Segments([device + at], [host], [step]))
+        RawTicket(self.backend, self.backend.record(stream)).wait()
+        self.backend.free_pinned(host)
+
+    def poison(self, host: int, nbytes: int) -> None:
+        self.view(host, nbytes)[::SAMPLE_NBYTES] = 0
+
+    def intact(self, host: int, nbytes: int) -> bool:
+        expected = self._tile[np.arange(0, nbytes, SAMPLE_NBYTES) % TILE_NBYTES]
+        return bool((self.view(host, nbytes)[::SAMPLE_NBYTES] == expected).all())
 
     def same(self, host: int, device: int, nbytes: int) -> bool:
-        """Copies back with the default stream and compares."""
-        from umsh.fabric.backend import Segments
-
+        """Copies back and compares."""
         back = int(self.backend.alloc_pinned(nbytes))
         stream = self.backend.open_stream(0)
         self.backend.copy("d2h:0", stream, Segments([back], [device], [nbytes]))

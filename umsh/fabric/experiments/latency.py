@@ -55,11 +55,20 @@ class Rig:
             moved += self.bulk_nbytes
         self.bulk_bps = moved / (now() - began)
 
-    def run(self, make: Make, queued: int, victim: bool = True, bulk: bool = True) -> Row:
+    def interpreter(self) -> Program:
+        """Python code that never waits: what a busy main thread does to the dispatcher's polling."""
+        end, count = self.lab.now() + self.seconds, 0
+        while self.lab.now() < end:
+            count += sum(range(200))
+        yield 0.0
+
+    def run(self, make: Make, queued: int, victim: bool = True, bulk: bool = True, busy: bool = False) -> Row:
         """One way of sharing; checks the bytes afterwards."""
         self.latencies_s, self.bulk_bps = [], 0.0
         scheme = make(self.lab)
-        programs = [self.victim(scheme)] * victim + [self.bulk(scheme, queued)] * bulk
+        programs = (
+            [self.victim(scheme)] * victim + [self.bulk(scheme, queued)] * bulk + [self.interpreter()] * busy
+        )
         self.lab.run(*programs)
         scheme.close()
         exact = self.lab.same(self.victim_host, self.victim_device, VICTIM_NBYTES) if victim else True
@@ -83,6 +92,8 @@ def run(lab: Lab, seconds: float = 1.5) -> list[Row]:
     ]
     rows += [rig.run(RAW[name], 4) for name in RAW if name != "chunks with gaps" or lab.label == "modelled"]
     rows += [rig.run(chunked(mib), 2) for mib in (4, 8, 16)]
+    if lab.label == "measured":
+        rows.append(rig.run(FABRIC, 2, busy=True) | {"scheme": "fabric, 8 MiB chunks, busy interpreter"})
     alone, most = rows[0]["p99_ms"], rows[1]["bulk_gbps"]
     for row in rows[3:]:
         mib = int(row["scheme"].split()[1]) if row["scheme"].startswith("fabric,") else 8

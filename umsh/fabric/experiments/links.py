@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from umsh.fabric.backend import Segments
 from umsh.fabric.copy_engine import MachineModel
-from umsh.fabric.experiments.lab import Lab, Program, VirtualLab
+from umsh.fabric.experiments.lab import Lab, Program, RawTicket
 from umsh.fabric.experiments.results import Row
 
 GIB = 1 << 30
+LOADS = 96
+"""Pieces of an aggressor, a sixteenth of the victim each: it outlasts the victim at a third of the link."""
 MATRIX_PREDICTION = (
     "A copy loses half its bandwidth to a kernel that copies in its direction, about 8 % to one in the "
-    "other, nothing to another device's. SM zero-copy traffic stands in for RDMA: it bypasses the copy engine."
+    "other, nothing to another device's. SM zero-copy stands in for RDMA: it bypasses the copy engine."
 )
 HBM_BPS = 4.3e12
 HBM_PREDICTION = (
@@ -18,59 +23,65 @@ HBM_PREDICTION = (
 )
 
 
-def matrix(seconds_nbytes: int = 2 * GIB) -> list[Row]:
-    """E2 and E2b in the model: bandwidth of a copy beside an aggressor, as a share of its bandwidth alone."""
-    rows = []
+def matrix(lab_of: Callable[[], Lab], nbytes: int = GIB // 2) -> list[Row]:
+    """E2 and, in the model only, E2b: bandwidth of a copy beside an aggressor, as a share of its bandwidth
+    alone."""
+    rows: list[Row] = []
     for victim in ("h2d:0", "d2h:0"):
         opposite = {"h2d:0": "d2h:0", "d2h:0": "h2d:0"}[victim]
-        aggressors = {
+        aggressors: dict[str, list[tuple[str, str]]] = {
             "none": [],
             "copy engine, same direction": [("ce", victim)],
             "copy engine, other direction": [("ce", opposite)],
             "kernel, same direction": [("sm", victim)],
             "kernel, other direction": [("sm", opposite)],
             "kernels, both directions": [("sm", victim), ("sm", opposite)],
-            "copy engine, other device": [("ce", victim.replace(":0", ":1"))],
         }
+        if lab_of().label == "modelled":
+            aggressors["copy engine, other device"] = [("ce", victim.replace(":0", ":1"))]
+        alone = _beside(lab_of(), victim, [], nbytes)
         for name, loads in aggressors.items():
-            rows.append({"victim": victim, "aggressor": name, "gbps": _beside(victim, loads, seconds_nbytes)})
-        alone = rows[-len(aggressors)]["gbps"]
-        for row in rows[-len(aggressors) :]:
-            row["of_alone"] = row["gbps"] / alone
-            row["name"] = f"{row['victim']} beside {row['aggressor']}"
+            gbps = _beside(lab_of(), victim, loads, nbytes)
+            rows.append({"name": f"{victim} beside {name}", "gbps": gbps, "of_alone": gbps / alone})
     return rows
 
 
-def _beside(victim: str, loads: list[tuple[str, str]], nbytes: int) -> float:
+def _beside(lab: Lab, victim: str, loads: list[tuple[str, str]], nbytes: int) -> float:
     """GB/s of a copy of `nbytes` in 32 pieces while each load goes on."""
-    lab: Lab = VirtualLab()
     backend = lab.backend
     host, device = lab.host(nbytes), lab.device(nbytes)
-    from umsh.fabric.backend import Segments
-
+    streams = []
     for kind, link in loads:
         stream = backend.open_stream(int(link[-1]))
-        for _ in range(256):
+        streams.append(stream)
+        for _ in range(LOADS):
             if kind == "sm":
-                backend.sm_copy(stream, link, nbytes // 16)  # type: ignore[attr-defined]
+                lab.kernel_copy(stream, link, nbytes // 16)
             else:
-                backend.copy(link, stream, Segments([device], [host], [nbytes // 16]))
+                ends = (device, host) if link.startswith("h2d") else (host, device)
+                backend.copy(link, stream, Segments([ends[0]], [ends[1]], [nbytes // 16]))
                 backend.wait_event(stream, backend.record(stream))
     stream = backend.open_stream(0)
-    from umsh.fabric.experiments.lab import RawTicket
-
-    done_s = []
+    done_s: list[float] = []
 
     def program() -> Program:
         began = lab.now()
         for _ in range(32):
-            backend.copy(victim, stream, Segments([device], [host], [nbytes // 32]))
+            ends = (device, host) if victim.startswith("h2d") else (host, device)
+            backend.copy(victim, stream, Segments([ends[0]], [ends[1]], [nbytes // 32]))
             ticket = RawTicket(backend, backend.record(stream))
             yield ticket
         done_s.append(lab.now() - began)
 
     lab.run(program())
+    rest = [RawTicket(backend, backend.record(load)) for load in streams]
+    lab.run(iter_tickets(rest))
     return nbytes / done_s[0] / 1e9
+
+
+def iter_tickets(tickets: list[RawTicket]) -> Program:
+    """Waits for all: the aggressors must not run on into the next measurement."""
+    yield from tickets
 
 
 def hbm() -> list[Row]:

@@ -1,5 +1,4 @@
-"""E6, E7 and the callers' cost: one flow alone, own counts against counters, submitting many pieces, the
-policy."""
+"""E6, E7 and what callers pay: one flow alone, counters, many pieces, the policy."""
 
 from __future__ import annotations
 
@@ -22,19 +21,17 @@ EACH_ROUND = 1
 """GiB a round of E7, so that a counter of 32 bits of bytes does not wrap."""
 ALONE_PREDICTION = "One flow alone through the fabric loses at most 2 % against a plain copy of 1 GiB."
 SUBMIT_PREDICTION = (
-    "Submitting 15,000 pieces of 64 KiB takes the caller at most 5 ms; contiguous, reversed and shuffled ones are "
-    "merged to within 10 % of one copy; strided ones pay for their batches."
+    "Submitting 15,000 pieces of 64 KiB takes the caller at most 5 ms; contiguous, reversed and shuffled "
+    "ones are merged to within 10 % of one copy; strided ones pay for their batches."
 )
 POLICY_PREDICTION = "One policy step for 100 flows takes at most 200 us."
-COUNTERS_PREDICTION = (
-    "Byte counters exceed own bytes by packet headers (3 to 12 %); the unit is found from own bytes."
-)
+COUNTERS_PREDICTION = "Counters exceed own bytes by packet headers (3 to 12 %); own bytes tell the unit."
 
 
 def alone(lab: Lab, rounds: int = 10) -> list[Row]:
     """E6: the same copy plain and through the fabric, in turn; share of one processor used by all threads."""
     host, device = lab.host(GIB), lab.device(GIB)
-    rows = []
+    rows: list[Row] = []
     makes: list[tuple[str, Make, Role]] = [
         ("plain copy", RAW["plain streams"], Role("alone")),
         ("fabric, one flow with a goal", FABRIC, Role("alone", urgent=True, target_ms=1000)),
@@ -54,7 +51,7 @@ def alone(lab: Lab, rounds: int = 10) -> list[Row]:
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
         scheme.close()
         median = float(np.median(taken[1:]))
-        row = {"way": name, "n": rounds, "median_ms": median * 1e3, "gbps": GIB / median / 1e9}
+        row: Row = {"way": name, "n": rounds, "median_ms": median * 1e3, "gbps": GIB / median / 1e9}
         rows.append(row | {"exact": lab.same(host, device, GIB), "cpu": cpu / wall if _real(lab) else None})
     rows[1]["loss"] = rows[1]["median_ms"] / rows[0]["median_ms"] - 1
     return rows
@@ -73,13 +70,14 @@ def submit(lab: Lab, rounds: int = 5) -> list[Row]:
         "stride 2": (index, size, 2),
         "stride 2, 8 KiB": (index, 8 * KIB, 2),
     }
-    rows = []
+    rows: list[Row] = []
     fabric = Fabric(lab.backend)
     flow = fabric.flow("load", priority=0)
     for name, (order, nbytes, spread) in layouts.items():
         starts = order * nbytes * spread
         sizes = np.full(len(order), nbytes, np.int64)
-        called, whole = [], []
+        called: list[float] = []
+        whole: list[float] = []
 
         def program(
             starts: Any = starts, sizes: Any = sizes, called: Any = called, whole: Any = whole
@@ -95,7 +93,7 @@ def submit(lab: Lab, rounds: int = 5) -> list[Row]:
         lab.run(program())
         total = int(sizes.sum())
         median = float(np.median(whole[1:]))
-        row = {"layout": name, "pieces": len(order), "piece_nbytes": nbytes, "n": rounds}
+        row: Row = {"layout": name, "pieces": len(order), "piece_nbytes": nbytes, "n": rounds}
         row |= {"submit_ms": float(np.median(called[1:])) * 1e3, "submit_max_ms": max(called[1:]) * 1e3}
         rows.append(row | {"whole_ms": median * 1e3, "gbps": total / median / 1e9})
     fabric.close()

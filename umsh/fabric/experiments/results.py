@@ -1,4 +1,4 @@
-"""Result files of experiments: JSON with label, machine, command, prediction and rows; and one picture each."""
+"""Result files: JSON with label, machine, command, prediction and rows, and a picture each."""
 
 from __future__ import annotations
 

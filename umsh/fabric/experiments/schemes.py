@@ -1,4 +1,4 @@
-"""Ways to share a link, side by side: raw streams, and the fabric set up as each of the baselines or itself."""
+"""Ways to share a link: raw streams, and the fabric set up as a baseline or as itself."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from umsh.fabric.backend import Backend, Segments
 from umsh.fabric.experiments.lab import Lab, RawTicket, Ticket
 from umsh.fabric.fabric import Fabric
+from umsh.fabric.flow import Flow
 
 CHUNK_NBYTES = 8 << 20
 GAP_S = 2e-6
@@ -102,7 +103,7 @@ class Paced:
     def close(self) -> None:
         self.fabric.close()
 
-    def _flow(self, role: Role, link: str) -> Any:
+    def _flow(self, role: Role, link: str) -> Flow:
         flows = self.fabric.core.flows
         if role.name not in flows:
             background = not role.urgent
