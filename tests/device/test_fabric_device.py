@@ -99,12 +99,15 @@ def test_a_copy_under_capture_belongs_to_the_graph(fabric: Fabric) -> None:
     flow = fabric.flow("kv", priority=0)
     device, host = torch.zeros(MIB, dtype=torch.uint8, device="cuda"), pinned(MIB)
     graph = torch.cuda.CUDAGraph()
+    bulk_device = torch.zeros(1024 * MIB, dtype=torch.uint8, device="cuda")
+    bulk = fabric.flow("bulk", priority=2).copy(bulk_device, pinned(1024 * MIB))  # polled during the capture
     with torch.cuda.graph(graph):
         copy = flow.copy(device, host, stream=torch.cuda.current_stream())
     assert copy.state == "captured"
     graph.replay()
     torch.cuda.synchronize()
     assert torch.equal(device.cpu(), host)
+    bulk.wait(30)
 
 
 def test_scattered_pieces_land_where_they_should(fabric: Fabric) -> None:

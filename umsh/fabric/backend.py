@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
 Stream = Any
@@ -68,6 +69,9 @@ class Backend(Protocol):
 
     def wait_event(self, stream: Stream, event: Event) -> None:
         """Order later work of `stream` after `event`."""
+
+    def relaxed(self) -> AbstractContextManager[None]:
+        """Inside, this thread's calls disturb no graph capture that another stream is under."""
 
     def capacity_bps(self, link: str) -> float:
         """Bytes/s of one large copy alone on `link`, measured now or described by the model."""

@@ -152,6 +152,17 @@ class CudaBackend:
         with self.on(self._device_of(stream)):
             self.call("cuStreamWaitEvent", stream, event.handle, 0)
 
+    @contextmanager
+    def relaxed(self) -> Iterator[None]:
+        # Under a capture in global mode an event query of any other thread ends the capture with an error.
+        self._enter_thread()
+        modes = self._driver.CUstreamCaptureMode
+        before = self.call("cuThreadExchangeStreamCaptureMode", modes.CU_STREAM_CAPTURE_MODE_RELAXED)
+        try:
+            yield
+        finally:
+            self.call("cuThreadExchangeStreamCaptureMode", before)
+
     def capacity_bps(self, link: str) -> float:
         """Measured once a process: the fastest of `PROBE_COPIES` copies of `PROBE_NBYTES`."""
         if link not in self._capacities:

@@ -96,7 +96,8 @@ class ThreadDispatcher:
 
     def _step(self) -> float | None:
         try:
-            return self._core.step()
+            with self._core.backend.relaxed():
+                return self._core.step()
         except Exception as error:  # a scheduler that hangs a model is worse than none: let go, and tell
             _log.exception("the fabric's pacing failed; every copy goes unpaced from now on")
             self._core.release(f"the dispatcher failed: {error!r}")

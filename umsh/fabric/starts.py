@@ -37,8 +37,25 @@ def start(
     capturing = _capturing_stream(flow, given, owners)
     if capturing is not None:
         return _captured(flow, link, pieces, capturing, pageable)
-    if not pageable and not fabric.paced:
-        return _plain(flow, link, pieces, owners, given, ordered)
+    with backend.relaxed():
+        if not pageable and not fabric.paced:
+            return _plain(flow, link, pieces, owners, given, ordered)
+        return _queued(flow, link, pieces, owners, given, key, ordered, (to.kind, of.kind))
+
+
+def _queued(
+    flow: Flow,
+    link: Link,
+    pieces: Pieces,
+    owners: Any,
+    given: Stream | None,
+    key: object,
+    ordered: bool,
+    kinds: tuple[str, str],
+) -> Transfer:
+    """Into the link's queue, or through the stager where one end is pageable."""
+    fabric = flow.fabric
+    backend, core = fabric.backend, fabric.core
     gate = None
     if ordered:
         gate = _gate(flow, link, given)
@@ -51,11 +68,11 @@ def start(
     if key is not None and core.join(transfer):
         fabric.dispatcher.kick()
         return transfer
-    if pageable:
+    if "pageable" in kinds:
         note = "pageable host memory: staged through pinned buffers, one more copy by the CPU"
         flow.note_once(note)
         transfer.notes.append(note)
-        fabric.stager.start(transfer, to_device=to.kind == "device")
+        fabric.stager.start(transfer, to_device=kinds[0] == "device")
     else:
         core.submit(transfer)
     fabric.dispatcher.kick()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,9 @@ class VirtualBackend:
 
     def wait_event(self, stream: ModelStream, event: ModelEvent) -> None:
         stream.enqueue("wait", event)
+
+    def relaxed(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def capacity_bps(self, link: str) -> float:
         return self.machine.link(link).capacity_bps

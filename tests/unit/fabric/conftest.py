@@ -55,6 +55,7 @@ class FakeDriver:
         ],
     )
     CUmemcpySrcAccessOrder = enum.Enum("CUmemcpySrcAccessOrder", ["CU_MEMCPY_SRC_ACCESS_ORDER_STREAM"])
+    CUstreamCaptureMode = enum.Enum("CUstreamCaptureMode", ["CU_STREAM_CAPTURE_MODE_RELAXED"])
     CUmemcpyAttributes = type("CUmemcpyAttributes", (), {})
     CUdeviceptr = int
 
@@ -132,6 +133,11 @@ class FakeDriver:
     def _cuCtxSetCurrent(self, context: int) -> tuple[Any, ...]:
         self._current.context = context
         return self._ok()
+
+    def _cuThreadExchangeStreamCaptureMode(self, mode: Any) -> tuple[Any, ...]:
+        before = getattr(self._current, "mode", "global")
+        self._current.mode = mode
+        return self._ok(before)
 
     def _cuStreamGetCtx(self, stream: int) -> tuple[Any, ...]:
         return self._ok(7000)

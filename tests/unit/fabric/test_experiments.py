@@ -94,8 +94,8 @@ def test_a_recorded_trace_is_read_and_a_foreign_file_refused(tmp_path: Path) -> 
 
 def test_the_command_runs_and_refuses_what_it_does_not_know(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "umsh.fabric.experiments", "--out", str(tmp_path)]
-    good = subprocess.run([*command, "policy"], capture_output=True, text=True, timeout=120, cwd=ROOT)
+    good = subprocess.run([*command, "e3"], capture_output=True, text=True, timeout=120, cwd=ROOT)
     assert good.returncode == 0, good.stderr
-    assert (tmp_path / "policy.modelled.json").exists()
+    assert (tmp_path / "e3.modelled.json").exists()
     bad = subprocess.run([*command, "e99"], capture_output=True, text=True, timeout=120, cwd=ROOT)
     assert bad.returncode == 2

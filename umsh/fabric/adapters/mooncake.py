@@ -72,7 +72,7 @@ class PacedEngine:
         """Ask once; on the end, report the time to the flow. Raises `DeviceError` if the engine says failed."""
         status = self._engine.get_batch_transfer_status(list(batch.ids))
         if status < 0:
-            raise DeviceError(f"The batch failed: {status}.", "Its target is incomplete.", "Submit it again.")
+            raise DeviceError(f"The batch failed: {status}.", "Its target is incomplete.", "Submit again.")
         if status > 0:
             return False
         seconds = self._flow.fabric.backend.now() - batch.began_s

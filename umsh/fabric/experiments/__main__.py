@@ -28,7 +28,7 @@ EXPERIMENTS: dict[str, tuple[str, Run, tuple[str, str, str] | None]] = {
     "e6": (overhead.ALONE_PREDICTION, overhead.alone, ("way", "gbps", "GB/s")),
     "e7": (overhead.COUNTERS_PREDICTION, overhead.counters, None),
     "submit": (overhead.SUBMIT_PREDICTION, overhead.submit, ("layout", "gbps", "GB/s")),
-    "policy": (overhead.POLICY_PREDICTION, lambda lab: overhead.policy(), None),
+    "host": (overhead.HOST_PREDICTION, lambda lab: overhead.on_this_processor(), None),
     "e2": (links.MATRIX_PREDICTION, _matrix, ("name", "gbps", "GB/s")),
     "e3": (
         links.HBM_PREDICTION,
@@ -37,11 +37,12 @@ EXPERIMENTS: dict[str, tuple[str, Run, tuple[str, str, str] | None]] = {
     ),
 }
 MODEL_ONLY = {"e3"}
+PROCESSOR_ONLY = {"host"}
 
 
 def main(
     names: Annotated[
-        list[str] | None, typer.Argument(help="e1 e2 e3 e6 e7 submit policy; all by default")
+        list[str] | None, typer.Argument(help="e1 e2 e3 e6 e7 submit host; all by default")
     ] = None,
     backend: Annotated[str, typer.Option(help="virtual (the modelled server) or cuda")] = "virtual",
     out: Annotated[Path, typer.Option(help="folder of the result files")] = RESULTS,
@@ -59,10 +60,10 @@ def main(
         lab = _lab(backend)
         prediction, run, picture = EXPERIMENTS[name]
         rows = run(lab)
-        path = save(out, name, lab.backend, prediction, rows)
+        path = save(out, name, None if name in PROCESSOR_ONLY else lab.backend, prediction, rows)
         if picture is not None:
             draw(path, rows, picture[0], picture[1], name, picture[2])
-        console.print(table(f"{name} ({lab.label})", rows))
+        console.print(table(path.stem, rows))
 
 
 def _lab(backend: str) -> Lab:

@@ -35,16 +35,26 @@ def machine(backend: Backend) -> str:
     return f"{torch.cuda.get_device_name(0)}, CUDA {torch.version.cuda}, Python {platform.python_version()}"
 
 
+def processor() -> str:
+    """Model of this machine's processor, as the kernel names it."""
+    info = Path("/proc/cpuinfo")
+    names = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]
+    return (
+        f"{names[0] if names else platform.machine()}, {len(names)} cores, Python {platform.python_version()}"
+    )
+
+
 def save(
-    out: Path, name: str, backend: Backend, prediction: str, rows: list[Row], extra: Row | None = None
+    out: Path, name: str, backend: Backend | None, prediction: str, rows: list[Row], extra: Row | None = None
 ) -> Path:
-    """Write `<out>/<name>.<label>.json`; returns the path."""
+    """Write `<out>/<name>.<label>.json`; returns the path. Without a backend the processor was measured."""
     out.mkdir(parents=True, exist_ok=True)
-    path = out / f"{name}.{backend.label}.json"
+    label = "measured" if backend is None else backend.label
+    path = out / f"{name}.{label}.json"
     body = {
         "experiment": name,
-        "label": backend.label,
-        "machine": machine(backend),
+        "label": label,
+        "machine": processor() if backend is None else machine(backend),
         "command": " ".join(["python", "-m", "umsh.fabric.experiments", *sys.argv[1:]]),
         "prediction": prediction,
         **(extra or {}),
