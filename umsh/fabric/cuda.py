@@ -13,10 +13,8 @@ from typing import Any, NamedTuple
 
 from umsh.errors import DeviceError, NeedError, UnsupportedError
 from umsh.fabric.backend import Pointer, Segments
-from umsh.fabric.link import parse
+from umsh.fabric.cuda_capacity import measure
 
-PROBE_NBYTES = 64 << 20
-PROBE_COPIES = 8
 BATCH_FROM = 4
 """Chunks of this many pieces or more go down as one batch call."""
 _SPECIAL_STREAMS = (0, 1, 2)  # default, legacy, per-thread: they belong to the current context
@@ -102,6 +100,10 @@ class CudaBackend:
         self._stream_devices[handle] = device
         return handle
 
+    def close_stream(self, stream: int) -> None:
+        with self.on(self._stream_devices.pop(stream)):
+            self.call("cuStreamDestroy", stream)
+
     def capturing(self, stream: int) -> bool:
         self._enter_thread()
         error, status = self._driver.cuStreamIsCapturing(stream)
@@ -164,9 +166,9 @@ class CudaBackend:
             self.call("cuThreadExchangeStreamCaptureMode", before)
 
     def capacity_bps(self, link: str) -> float:
-        """Measured once a process: the fastest of `PROBE_COPIES` copies of `PROBE_NBYTES`."""
+        """Measured once a process: see `measure`."""
         if link not in self._capacities:
-            self._capacities[link] = self._measure(link)
+            self._capacities[link] = measure(self, link)
         return self._capacities[link]
 
     def alloc_pinned(self, nbytes: int) -> int:
@@ -187,39 +189,6 @@ class CudaBackend:
 
     def host_copy(self, dst: int, src: int, nbytes: int) -> None:
         ctypes.memmove(dst, src, nbytes)
-
-    def _measure(self, link: str) -> float:
-        kind, device, peer = parse(link)
-        ends: list[tuple[int, int]] = []  # address, device of each buffer of device memory
-        host = None
-        ends.append((self.alloc_device(PROBE_NBYTES, device), device))
-        if peer is None:
-            host = self.alloc_pinned(PROBE_NBYTES)
-        else:
-            ends.append((self.alloc_device(PROBE_NBYTES, peer), peer))
-        other = host if host is not None else ends[1][0]
-        dst, src = (ends[0][0], other) if kind == "h2d" else (other, ends[0][0])
-        try:
-            with self.on(device):
-                return max(self._time_copy(dst, src, self.open_stream(device)) for _ in range(PROBE_COPIES))
-        finally:
-            for address, owner in ends:
-                self.free_device(address, owner)
-            if host is not None:
-                self.free_pinned(host)
-
-    def _time_copy(self, dst: int, src: int, stream: int) -> float:
-        first, last = self.call("cuEventCreate", 0), self.call("cuEventCreate", 0)
-        self.call("cuEventRecord", first, stream)
-        self.call("cuMemcpyAsync", dst, src, PROBE_NBYTES, stream)
-        self.call("cuEventRecord", last, stream)
-        self.call("cuEventSynchronize", last)
-        elapsed_ms = float(self.call("cuEventElapsedTime", first, last))
-        for event in (first, last):
-            self.call("cuEventDestroy", event)
-        self.call("cuStreamDestroy", stream)
-        self._stream_devices.pop(stream, None)
-        return PROBE_NBYTES / elapsed_ms * 1e3
 
     def _copy_batch(self, stream: int, segments: Segments) -> None:
         driver = self._driver

@@ -23,7 +23,7 @@ PINNED, DEVICE = 1, 2
 
 @pytest.fixture
 def cuda(driver: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fabric]:
-    monkeypatch.setattr(CudaBackend, "_measure", lambda self, link: 4e9)
+    monkeypatch.setattr("umsh.fabric.cuda.measure", lambda backend, link: 4e9)
     with Fabric(CudaBackend(driver), chunk_nbytes=64 * KIB) as made:
         yield made
 

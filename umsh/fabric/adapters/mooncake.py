@@ -69,7 +69,7 @@ class PacedEngine:
         return Batch(tuple(ids), sum(lengths), began_s)
 
     def finished(self, batch: Batch) -> bool:
-        """Ask once; on the end, report the time to the flow. Raises `DeviceError` if the engine says failed."""
+        """Ask once; when ended, report the time to the flow. Raises `DeviceError` if the batch failed."""
         status = self._engine.get_batch_transfer_status(list(batch.ids))
         if status < 0:
             raise DeviceError(f"The batch failed: {status}.", "Its target is incomplete.", "Submit again.")
