@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from umsh.errors import NeedError
 from umsh.mechanism import Backing, MemoryKind
 
 T = TypeVar("T")
@@ -28,6 +29,7 @@ class Memory(ABC):
     kernel_arg: Any
     nbytes: int
     backing: Backing
+    keep: object = None
 
     @abstractmethod
     def upload(self, offset: int, nbytes: int, stream: Stream) -> Event | None:
@@ -55,6 +57,16 @@ class Memory(ABC):
         )
 
 
+def check_range(memory: Memory, offset: int, nbytes: int, unit: int = 1, nbytes_min: int = 0) -> None:
+    """Raise NeedError unless [offset, offset + nbytes) lies inside, both being multiples of `unit` bytes."""
+    if offset < 0 or nbytes < nbytes_min or offset + nbytes > memory.nbytes or offset % unit or nbytes % unit:
+        raise NeedError(
+            f"Bytes {offset} to {offset + nbytes} of {memory.nbytes} were asked for, in units of {unit}.",
+            "Nothing was done.",
+            "Use an offset and a size inside the memory.",
+        )
+
+
 class Event(ABC):
     """A point in a stream's work."""
 
@@ -64,7 +76,7 @@ class Event(ABC):
 
     @abstractmethod
     def wait(self, timeout_s: float) -> None:
-        """Block, the GIL released, until done. WaitTimeout after timeout_s; DeviceError when the work failed."""
+        """Block, the GIL released, until done. WaitTimeout after timeout_s, DeviceError if it failed."""
 
 
 class Stream(ABC):
@@ -90,7 +102,7 @@ class Pending(ABC, Generic[T]):
 
     @abstractmethod
     def result(self, timeout_s: float) -> T:
-        """The work's result. WaitTimeout when it did not end in time (it keeps its bound and ends by itself)."""
+        """The work's result. WaitTimeout when it did not end in time; it ends by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +148,7 @@ class Agent(ABC):
 
     @abstractmethod
     def gather(self, memory: Memory, count: int, seed: int, stride: int, method: str) -> Pending[int]:
-        """Read `count` seeded-random words, `stride` bytes being one access's footprint; returns their sum mod 2**32."""
+        """Sum, mod 2**32, of `count` words at seeded-random multiples of `stride` bytes (native/work.c)."""
 
     @abstractmethod
     def steps(self, run: StepRun) -> Pending[int]:
@@ -150,15 +162,19 @@ class Agent(ABC):
     def lock_rounds(
         self, words: Memory, counter: Memory, rounds: int, algorithm: str, threads: int
     ) -> Pending[int]:
-        """lock; counter += 1 (plain); unlock; `rounds` times on each of `threads`; returns rounds completed."""
+        """lock, counter += 1 (plain), unlock; `rounds` times on each of `threads`; returns rounds done."""
 
     @abstractmethod
     def poll(self, words: Memory, level: str, threads: int, rounds: int) -> Pending[int]:
-        """`threads` pollers wait for flag words[0] to reach 1..rounds, throttled at `level`; answer at words[32]."""
+        """`threads` pollers wait for words[0] to reach 1..rounds, throttled at `level`.
+
+        The last one to see a round answers it in words[32], so the partner is the other agent's
+        echo(first=True). words[64] belongs to the pollers. Returns rounds completed.
+        """
 
     @abstractmethod
     def pollers_max(self, level: str) -> int:
-        """How many pollers this agent can run at once at `level` without deadlock; 0 when the level is absent."""
+        """How many pollers can run at once at `level` without deadlock; 0 when the level is absent."""
 
 
 class Device(ABC):

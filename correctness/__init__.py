@@ -1,0 +1,1 @@
+"""Litmus tests of shared memory: what each mechanism keeps, with evidence (docs/litmus.md)."""

@@ -1,0 +1,157 @@
+"""Bad input to bind and its verbs: one typed error each, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import umsh
+from umsh.errors import DeviceError, NeedError, OutOfMemory, TurnError, UmshError, UnsupportedError
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [0, (3, 0), -1, (-2, -3), (), 1 << 62, (1 << 40, 1 << 40), 1.5, "8", (2, "2"), None, [[1]], (None,)],
+)
+def test_shapes(fake: Any, shape: Any) -> None:
+    if shape == ():
+        assert umsh.bind(shape, "f4").nbytes == 4  # one element, as in NumPy
+        return
+    with pytest.raises(NeedError):
+        umsh.bind(shape, "f4")
+    assert not fake.freed
+
+
+@pytest.mark.parametrize("dtype", ["float33", "O", object, [("a", "O")], "S0", "V", 12, None])
+def test_dtypes(fake: Any, dtype: Any) -> None:
+    with pytest.raises(NeedError):
+        umsh.bind(8, dtype)
+
+
+@pytest.mark.parametrize(
+    "need",
+    [
+        {"direction": "gpu"}, {"direction": None}, {"source": "disk"}, {"boundary": "grid"}, {"passes": 0},
+        {"passes": -1}, {"mechanism": "fastest"}, {"mechanism": "svm"}, {"mechanism": ""},
+    ],
+)  # fmt: skip
+def test_needs(fake: Any, need: dict[str, Any]) -> None:
+    with pytest.raises(NeedError):
+        umsh.bind(8, "u1", **need)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "fact"),
+    [
+        ("gone.4k:WA/RA", "attribute 7 is 0"),
+        ("nvram.4k:WA/RA", "no memory kind 'nvram'"),
+        ("fast.hugetlb:WA/RA", "no 'hugetlb' pages"),
+        ("pinned.driver:WA/RB", "the fact it lacks"),
+        ("pinned.driver:copy/RA", "only go together"),
+        ("pinned.driver:copy/copy", "only go together"),
+        ("copy.4k:WA/RA", "only go together"),
+    ],
+)
+def test_a_forced_mechanism_is_never_replaced(fake: Any, mechanism: str, fact: str) -> None:
+    """B3"""
+    with pytest.raises(UnsupportedError, match=fact):
+        umsh.bind(8, "u1", mechanism=mechanism)
+
+
+def test_copies_cannot_serve_a_running_kernel(fake: Any) -> None:
+    with pytest.raises(UnsupportedError, match="while a kernel runs"):
+        umsh.bind(8, "u1", mechanism="copy.4k:copy/copy", boundary="inside")
+
+
+def test_nothing_guaranteed_is_an_error_with_every_kinds_reason(fake: Any) -> None:
+    fake.kinds = tuple(kind for kind in fake.kinds if kind.name in ("fast", "gone"))
+    with pytest.raises(UnsupportedError, match="attribute 7 is 0"):
+        umsh.bind(8, "u1")
+    with pytest.raises(UnsupportedError, match="atomics"):
+        umsh.Flag()
+
+
+@pytest.mark.parametrize("which", ["opencl:99", "opencl:x", "vulkan:0", "", -1, 99])
+def test_devices(which: Any) -> None:
+    with pytest.raises(UmshError):
+        umsh.bind(8, "u1", device=which)
+
+
+def test_no_device_at_all_lists_each_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "import umsh; umsh.bind(8, 'u1')"
+    env = dict(os.environ, PATH="")
+    told = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
+    if told.returncode == 0:
+        pytest.skip("this OpenCL runtime needs no linker")
+    assert told.returncode == 1, told.stderr  # a Python error, never an abort
+    assert "DeviceError" in told.stderr
+    assert "binutils" in told.stderr
+
+
+def test_a_region_larger_than_the_machine_is_a_memory_error(device: Any) -> None:
+    """B4"""
+    with pytest.raises(MemoryError) as caught:
+        umsh.bind(1 << 45, "u1", device="opencl:0")
+    assert isinstance(caught.value, OutOfMemory)
+
+
+def test_a_device_lost_in_bind_leaves_no_memory(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B1"""
+
+    def lost(*_: Any) -> None:
+        raise DeviceError("The device is gone.")
+
+    allocated = []
+    real = fake.allocate
+    monkeypatch.setattr(fake, "allocate", lambda *a: allocated.append(real(*a)) or allocated[0])
+    monkeypatch.setattr(fake, "stream", lost)
+    with pytest.raises(DeviceError):
+        umsh.bind(8, "u1", mechanism="copy.4k:copy/copy")
+    assert len(allocated) == len(fake.freed) == 1
+
+
+def test_a_region_unbound_twice_or_used_afterwards_raises(fake: Any) -> None:
+    region = umsh.bind(8, "u1")
+    umsh.unbind(region)
+    for use in (
+        lambda: umsh.unbind(region),
+        lambda: umsh.read(region),
+        lambda: umsh.write(region, np.zeros(8, "u1")),
+        lambda: region.on_cpu().__enter__(),
+        lambda: region.on_gpu().__enter__(),
+        lambda: region.share(),
+        lambda: region.__enter__(),
+        lambda: umsh.explain(region),
+        lambda: region.cpu,
+    ):
+        with pytest.raises(TurnError, match="was unbound"):
+            use()
+    assert "unbound" in repr(region)
+
+
+@pytest.mark.parametrize("handle", [None, "opencl:0", {}, 7])
+def test_only_handles_are_attached(fake: Any, handle: Any) -> None:
+    with pytest.raises(NeedError, match="no handle"):
+        umsh.attach(handle)
+
+
+def test_only_known_things_are_explained(fake: Any) -> None:
+    with pytest.raises(NeedError, match="int cannot be explained"):
+        umsh.explain(3)
+
+
+@pytest.mark.parametrize("verb", [umsh.read, umsh.unbind, lambda r: umsh.write(r, np.zeros(8, "u1"))])
+def test_timeouts_that_are_no_time_are_refused(fake: Any, verb: Any, held_stream: Any) -> None:
+    region = umsh.bind(8, "u1")
+    with region.on_gpu(stream=held_stream):
+        pass
+    for timeout_s in (float("nan"), float("inf"), "1", None):
+        with pytest.raises(NeedError, match="timeout_s"):
+            region.on_cpu(timeout_s=timeout_s).__enter__()
+    held_stream.complete()
+    verb(region)

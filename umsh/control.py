@@ -1,0 +1,237 @@
+"""Flag, Lock and Word: control memory that both agents reach while kernels run."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, NoReturn
+
+from umsh.errors import LockHolderDied, NeedError, TurnError, WaitTimeout
+from umsh.lifetime import Keeper, closed, forkable
+from umsh.native import lib
+
+if TYPE_CHECKING:
+    from umsh.views import Array
+
+TIMEOUT_S = 60.0
+ALGORITHMS = {"cas": lib.UMSH_LOCK_CAS, "ticket": lib.UMSH_LOCK_TICKET, "peterson": lib.UMSH_LOCK_PETERSON}
+
+_flag_wait = lib.umsh_flag_wait
+_flag_set = lib.umsh_flag_set
+_lock_acquire = lib.umsh_lock_acquire
+_lock_release = lib.umsh_lock_release
+_load_acquire = lib.umsh_load_acquire
+_store_release = lib.umsh_store_release
+_thread_id = threading.get_native_id
+
+
+class _Control:
+    """Memory of a flag or lock, and its end."""
+
+    __slots__ = ("__weakref__", "_address", "_keeper", "_why", "arg", "device", "ptr")
+
+    def __init__(self, nbytes: int, pattern: str, threads: int, device: int | str) -> None:
+        from umsh.backends import open_device
+        from umsh.resolve import resolve_control
+
+        self.device = opened = open_device(device)
+        self._why = resolve_control(opened, pattern, threads)
+        kinds = {kind.name: kind for kind in opened.memory_kinds()}
+        memory = opened.allocate(self._why.memory, nbytes, kinds[self._why.memory].pages[0])
+        self._keeper = Keeper(memory)
+        self._address = memory.address
+        self.ptr = memory.device_address
+        self.arg = memory.kernel_arg
+        forkable(self)
+
+    def _close(self, reason: str) -> None:
+        raise NotImplementedError
+
+
+class Flag(_Control):
+    """A 32-bit value that counts upwards; waiters wait until it has reached theirs (contract S1-S4).
+
+    pollers: how many GPU threads may wait at once. device: as for umsh.bind.
+    ptr, arg: device address and kernel argument, for umsh_wait and umsh_set inside kernels.
+    method: the throttle level ("thread", "block", "grid", "kernel") chosen for that many pollers.
+    Raises NeedError, UnsupportedError (no memory for it, with the missing fact), DeviceError.
+    """
+
+    __slots__ = ("method",)
+
+    def __init__(self, pollers: int = 1, device: int | str = 0) -> None:
+        _check_count("pollers", pollers, 1)
+        super().__init__(lib.UMSH_FLAG_BYTES, "wait", pollers, device)
+        self.method: str = self._why.method
+
+    @property
+    def value(self) -> int:
+        """The value now, by one load-acquire."""
+        return _load_acquire(self._address)
+
+    def wait(self, value: int, timeout_s: float = TIMEOUT_S) -> None:
+        """Return once the flag has reached `value`. WaitTimeout after timeout_s."""
+        try:
+            if _flag_wait(self._address, value, int(timeout_s * 1e9)):
+                raise WaitTimeout(
+                    f"The flag stood at {self.value} after {timeout_s} s, not at {value}.",
+                    "Nothing was changed.",
+                    "Look whether the setter ran, or give a longer timeout_s.",
+                )
+        except (TypeError, ValueError, OverflowError) as error:
+            raise _bad_number(error, value=value, timeout_s=timeout_s) from error
+
+    def set(self, value: int) -> None:
+        """Publish `value` by one store-release; whoever sees it sees everything written before."""
+        try:
+            _flag_set(self._address, value)
+        except (TypeError, OverflowError) as error:
+            raise _bad_number(error, value=value) from error
+
+    def _close(self, reason: str) -> None:
+        self.__class__ = _ClosedFlag
+
+
+class Lock(_Control):
+    """Mutual exclusion between CPU threads and GPU threads (contract L1-L5).
+
+    cpu_threads, gpu_threads: how many threads of each agent take it. device: as for umsh.bind.
+    ptr, arg: device address and kernel argument, for umsh_lock and umsh_unlock inside kernels.
+    algorithm: "cas", "ticket" or "peterson", as the choice or the safe default has it.
+    Raises NeedError, UnsupportedError (no memory or algorithm for it), DeviceError.
+    """
+
+    __slots__ = ("_code", "algorithm")
+
+    def __init__(self, cpu_threads: int = 1, gpu_threads: int = 1, device: int | str = 0) -> None:
+        _check_count("cpu_threads", cpu_threads, 0)
+        _check_count("gpu_threads", gpu_threads, 0)
+        super().__init__(lib.UMSH_LOCK_BYTES, "lock", gpu_threads, device)
+        self.algorithm: str = self._why.method
+        self._code = ALGORITHMS[self.algorithm]
+
+    def lock(self, timeout_s: float = TIMEOUT_S) -> None:
+        """Take the lock. WaitTimeout, LockHolderDied, TurnError when this thread has it already."""
+        try:
+            code = _lock_acquire(self._address, self._code, _thread_id(), int(timeout_s * 1e9))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise _bad_number(error, timeout_s=timeout_s) from error
+        if code:
+            self._not_taken(code, timeout_s)
+
+    def unlock(self) -> None:
+        """Give the lock back; TurnError, and nothing changed, when this thread does not hold it."""
+        if _lock_release(self._address, self._code, _thread_id()):
+            raise TurnError(
+                f"This thread does not hold the lock; thread {self.holder:#x} does (0: nobody).",
+                "Nothing was changed.",
+                "Unlock where you locked, once.",
+            )
+
+    def reset(self) -> None:
+        """Make the lock free whatever it was; only when no thread of either agent holds or awaits it."""
+        for offset in range(0, lib.UMSH_LOCK_BYTES, 4):
+            _store_release(self._address + offset, 0)
+
+    @property
+    def holder(self) -> int:
+        """Thread id of the CPU holder, 0x80000000 | id of a GPU holder, 0 when free."""
+        return _load_acquire(self._address)
+
+    def __enter__(self) -> Lock:
+        self.lock()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.unlock()
+
+    def _not_taken(self, code: int, timeout_s: float) -> NoReturn:
+        if code == lib.UMSH_LOCK_HOLDER_DIED:
+            raise LockHolderDied(
+                f"CPU thread {self.holder} held the lock and is gone.",
+                "The data under it may be half written; the lock was not taken.",
+                "Repair the data, make sure nobody waits, then lock.reset().",
+            )
+        if code == lib.UMSH_LOCK_RELOCK:
+            raise TurnError(
+                "This thread holds the lock already.",
+                "Waiting would never end; nothing was changed.",
+                "Unlock first; locks do not nest.",
+            )
+        raise WaitTimeout(
+            f"The lock was not free within {timeout_s} s (holder {self.holder:#x}).",
+            "It was not taken; other waiters are not affected.",
+            "Give a longer timeout_s, or look at the holder.",
+        )
+
+    def _close(self, reason: str) -> None:
+        self.__class__ = _ClosedLock
+
+
+class Word:
+    """One 32-bit control word of a region bound with boundary="inside"; keeps the region's memory."""
+
+    __slots__ = ("__weakref__", "_address", "_memory")
+
+    def __init__(self, memory: Array, address: int) -> None:
+        self._memory = memory
+        self._address = address
+        forkable(self)
+
+    def _close(self, reason: str) -> None:
+        self.__class__ = _ClosedWord
+
+
+def acquire(word: Word | Flag) -> int:
+    """Exactly one 32-bit load-acquire of a control word (contract A1, A2)."""
+    return _load_acquire(word._address)
+
+
+def release(word: Word | Flag, value: int) -> None:
+    """Exactly one 32-bit store-release of a control word; publishes everything written before (A1, A2)."""
+    try:
+        _store_release(word._address, value)
+    except (TypeError, OverflowError) as error:
+        raise _bad_number(error, value=value) from error
+
+
+def _bad_number(error: Exception, **given: object) -> NeedError:
+    shown = ", ".join(f"{name}={value!r}" for name, value in given.items())
+    return NeedError(
+        f"{shown} cannot be used: {error}.",
+        "Nothing was done.",
+        "Values are 0 to 2**32 - 1, times finite seconds.",
+    )
+
+
+def _check_count(what: str, count: int, least: int) -> None:
+    if not isinstance(count, int) or not least <= count < 1 << 32:
+        raise NeedError(
+            f"{what}={count!r} was given.", "Nothing was made.", f"Use a whole number from {least} up."
+        )
+
+
+def _parents(_: object) -> NoReturn:
+    raise closed("This flag, lock or word belongs to the parent process; this is a forked child.")
+
+
+# After fork an open object becomes its closed class, of the same layout: the address that every verb
+# asks for raises instead, so no verb pays for a check.
+class _ClosedFlag(Flag):
+    __slots__ = ()
+
+
+class _ClosedLock(Lock):
+    __slots__ = ()
+
+
+class _ClosedWord(Word):
+    __slots__ = ()
+
+
+for _class in (_ClosedFlag, _ClosedLock, _ClosedWord):
+    _class._address = property(_parents)  # type: ignore[assignment, misc]
+
+wait = Flag.wait
+set = Flag.set
+lock = Lock.lock
+unlock = Lock.unlock

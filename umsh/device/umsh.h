@@ -1,0 +1,2 @@
+/* umsh.h beside umsh.clh, so that umsh.get_include() names one folder for both. */
+#include "../native/umsh.h"

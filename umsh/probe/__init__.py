@@ -1,0 +1,1 @@
+"""The probe: facts, verdicts and samples of one machine, and the choice generated from them."""

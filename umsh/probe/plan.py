@@ -1,0 +1,117 @@
+"""The plan of a probe: its steps in order, how long each should take and how long it may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from umsh.mechanism import Mechanism
+from umsh.probe.asked import Asked
+from umsh.probe.evidence import directions_of, standing
+from umsh.profile import VerdictRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """n: instances of one litmus run. The rest are seconds of one step: expected, and at most."""
+
+    n: int
+    verdict_s: float
+    verdict_max_s: float
+    group_s: float
+    group_max_s: float
+
+
+QUICK = Effort(n=2_000, verdict_s=0.08, verdict_max_s=30.0, group_s=1.0, group_max_s=90.0)
+FULL = Effort(n=20_000, verdict_s=0.5, verdict_max_s=90.0, group_s=6.0, group_max_s=400.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One request to the child process. key: unique in the plan. say: what a person reads meanwhile."""
+
+    key: str
+    kind: str
+    say: str
+    expected_s: float
+    deadline_s: float
+    request: dict[str, Any] = field(hash=False)
+
+
+def effort(quick: bool) -> Effort:
+    return QUICK if quick else FULL
+
+
+def verdict_steps(asked: Asked, device: int | str, quick: bool, seed: int) -> Iterator[Step]:
+    """One step for each test, subject and direction."""
+    how = effort(quick)
+    for test, subject, direction in asked.litmus:
+        yield Step(
+            key=f"verdict {test} {subject} {direction}", kind="verdict",
+            say=f"{test}  {subject}  {direction}", expected_s=how.verdict_s, deadline_s=how.verdict_max_s,
+            request={"do": "verdict", "device": device, "test": test, "subject": subject,
+                     "direction": direction, "n": how.n, "seed": seed},
+        )  # fmt: skip
+
+
+def bench_steps(
+    asked: Asked, device: int | str, quick: bool, seed: int, scratch: str, kept: dict[str, list[str]] | None
+) -> Iterator[Step]:
+    """One step for each benchmark and point. kept: subjects that may be timed, by benchmark; None: all."""
+    how = effort(quick)
+    for bench, parameters in asked.benches:
+        shown = " ".join(f"{name}={value}" for name, value in parameters.items())
+        yield Step(
+            key=f"bench {bench} {shown}", kind="bench", say=f"{bench}  {shown}",
+            expected_s=how.group_s, deadline_s=how.group_max_s,
+            request={"do": "bench", "device": device, "bench": bench, "parameters": parameters,
+                     "quick": quick, "seed": seed, "scratch": scratch,
+                     "kept": None if kept is None else kept.get(bench)},
+        )  # fmt: skip
+
+
+def kept_subjects(asked: Asked, verdicts: Sequence[VerdictRecord]) -> dict[str, list[str]]:
+    """Which candidates of each benchmark may be timed: those kept in the way they are timed."""
+
+    def mechanisms(direction: str) -> list[str]:
+        ways = directions_of(direction)
+        return [
+            record.name for record in asked.mechanisms
+            if standing(verdicts, Mechanism.parse(record.name).sharing, "kernel", ways).verdict == "kept"
+        ]  # fmt: skip
+
+    subjects = {v.subject for v in verdicts if standing(verdicts, v.subject).verdict == "kept"}
+    locks = sorted(s.removeprefix("lock:") for s in subjects if s.startswith("lock:"))
+    to_gpu = mechanisms("cpu->gpu")
+    return {
+        "cpu_to_gpu": to_gpu,
+        "zero_copy": to_gpu,
+        "file_to_gpu": to_gpu,
+        "gpu_to_cpu": mechanisms("gpu->cpu"),
+        "flag": sorted(s for s in subjects if ":" not in s),
+        "lock": locks,
+    }
+
+
+def ended(step: Step, how: str) -> list[dict[str, Any]]:
+    """The record of a step whose process hung or died: a broken verdict, or a waived measurement."""
+    request = step.request
+    if step.kind == "bench":
+        from umsh.microbench.catalogue import benchmarks
+        from umsh.microbench.measure import waived
+
+        record = waived(benchmarks()[request["bench"]], request["parameters"], "all", how)
+        return [msgspec.to_builtins(record)]
+    from umsh.correctness.litmus import tests
+    from umsh.correctness.verdict import Verdict
+
+    test = tests()[request["test"]]
+    return [
+        Verdict(
+            test=test.name, test_hash=test.digest, subject=request["subject"], direction=request["direction"],
+            boundary=test.boundary, verdict="broken", reason=how, seed=request["seed"],
+        ).to_dict()
+    ]  # fmt: skip
