@@ -78,6 +78,17 @@ def queues(buffers: Buffers) -> list[Row]:
     return rows
 
 
+def picture(path: Path, rows: list[Row]) -> None:
+    """Shares of the bound that each scheme reached online."""
+    online = ("fabric", "delay injection", "loop without classes")
+    kept = [
+        row | {"what": f"{row['kv_gb']:.1f} + {row['offload_gb']:.1f} GB, {row['scheme']}"}
+        for row in rows
+        if row["scheme"] in online
+    ]
+    draw(path, kept, "what", "of_bound", "flow-time gain as a share of the bound", "share of the bound")
+
+
 def main(
     backend: Annotated[str, typer.Option(help="virtual (the modelled server) or cuda")] = "virtual",
     trace: Annotated[
@@ -107,18 +118,10 @@ def main(
     }
     for name in only or list(parts):
         rows = parts[name]()
-        path = save(out, name, lab.backend, PREDICTION, rows, {**source, "study": "casestudies/kv_fabric"})
+        path = save(out, name, lab.backend, PREDICTION, rows, source, "casestudies.kv_fabric.run")
         console.print(table(f"{name} ({lab.label})", rows))
         if name == "pairs":
-            online = ("fabric", "delay injection", "loop without classes")
-            kept = [
-                row | {"what": f"{row['kv_gb']:.1f} + {row['offload_gb']:.1f} GB, {row['scheme']}"}
-                for row in rows
-                if row["scheme"] in online
-            ]
-            draw(
-                path, kept, "what", "of_bound", "flow-time gain as a share of the bound", "share of the bound"
-            )
+            picture(path, rows)
 
 
 if __name__ == "__main__":

@@ -66,6 +66,7 @@ def test_a_store_follows_a_slow_kernel_on_a_side_stream(fabric: Fabric, given: b
     side = torch.cuda.Stream()
     source = torch.zeros(16 * MIB, dtype=torch.uint8, device="cuda")
     target = pinned(16 * MIB)
+    flow.copy(target, source).wait(30)  # measures the link, which would outlast the kernel below
     torch.cuda.synchronize()
     with torch.cuda.stream(side):
         torch.cuda._sleep(300_000_000)

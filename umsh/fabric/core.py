@@ -10,7 +10,7 @@ from umsh.errors import DeviceError
 from umsh.fabric.backend import Backend
 from umsh.fabric.link import parse
 from umsh.fabric.link_engine import LinkEngine
-from umsh.fabric.pacer import CHUNK_NBYTES, Pacer
+from umsh.fabric.pacer import CHUNK_NBYTES, IN_FLIGHT_MAX, Pacer
 from umsh.fabric.transfer import CANCELLED, DONE, FAILED, QUEUED, Transfer
 from umsh.fabric.windows import Windows
 
@@ -132,8 +132,8 @@ class Core:
                 transfer.finish(CANCELLED, now_s)
             return dropped
 
-    def step(self) -> float | None:
-        """One round: reap and fill every link, run a due policy window.
+    def step(self, grants_max: int = IN_FLIGHT_MAX) -> float | None:
+        """One round: reap every link and submit at most `grants_max` chunks on each, run a due policy window.
 
         Returns when time alone allows more work (seconds of the backend's clock), or None.
         """
@@ -150,7 +150,7 @@ class Core:
                     if not self._again:
                         break
                     self._again = False
-                    wake_s = self._step()
+                    wake_s = self._step(grants_max)
             except DeviceError as error:
                 self.fail(error)
             finally:
@@ -203,7 +203,7 @@ class Core:
         transfer.notes.append(f"sent unpaced: {self.unpaced_because}")
         self.plain.append(transfer)
 
-    def _step(self) -> float | None:
+    def _step(self, grants_max: int) -> float | None:
         now_s = self.backend.now()
         self.reap_plain(now_s)
         wakes = []
@@ -212,7 +212,7 @@ class Core:
             if window_s is not None:
                 wakes.append(window_s)
         for engine in list(self.engines.values()):
-            engine.step(now_s)
+            engine.step(now_s, grants_max)
             if engine.wake_s is not None:
                 wakes.append(engine.wake_s)
         return min(wakes, default=None)

@@ -6,7 +6,7 @@ import ctypes
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from umsh.fabric.cuda_capacity import measure
 BATCH_FROM = 4
 """Chunks of this many pieces or more go down as one batch call."""
 _SPECIAL_STREAMS = (0, 1, 2)  # default, legacy, per-thread: they belong to the current context
+_HERE: AbstractContextManager[None] = nullcontext()
 _NON_BLOCKING, _DISABLE_TIMING, _PORTABLE_MAPPED = 1, 2, 3
 
 
@@ -47,6 +48,8 @@ class CudaBackend:
 
     def __init__(self, driver: Any = None) -> None:
         self._driver = driver if driver is not None else load_driver()
+        self._success = self._driver.CUresult.CUDA_SUCCESS
+        self._not_ready = self._driver.CUresult.CUDA_ERROR_NOT_READY
         self.call("cuInit", 0)
         self._contexts: dict[int, Any] = {}
         self._pools: dict[int, list[Any]] = {}
@@ -142,7 +145,7 @@ class CudaBackend:
     def done(self, event: CudaEvent) -> bool:
         self._enter_thread()
         (error,) = self._driver.cuEventQuery(event.handle)
-        if error == self._driver.CUresult.CUDA_ERROR_NOT_READY:
+        if error == self._not_ready:
             return False
         self._check("cuEventQuery", error)
         return True
@@ -246,11 +249,15 @@ class CudaBackend:
             self.call("cuCtxSetCurrent", context)
         self._thread.entered = True
 
-    @contextmanager
-    def on(self, device: int) -> Iterator[None]:
+    def on(self, device: int) -> AbstractContextManager[None]:
         """Make the device's context current inside the block, and put the caller's back."""
         self._enter_thread()
-        context = self._context(device)
+        if len(self._contexts) == 1 and device in self._contexts:
+            return _HERE  # the only context there is: every thread that came here has it
+        return self._switched(self._context(device))
+
+    @contextmanager
+    def _switched(self, context: Any) -> Iterator[None]:
         if int(self.call("cuCtxGetCurrent")) == int(context):
             yield
             return
@@ -267,7 +274,7 @@ class CudaBackend:
         return values[0] if values else None
 
     def _check(self, name: str, error: Any) -> None:
-        if error != self._driver.CUresult.CUDA_SUCCESS:
+        if error != self._success:
             raise DeviceError(
                 f"{name} failed with {getattr(error, 'name', error)}.",
                 "The operation did not happen.",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
+import sys
 import threading
 import time
 from typing import Protocol
 
+from umsh.fabric.backend import Event
 from umsh.fabric.core import Core
+from umsh.fabric.pacer import IN_FLIGHT_MAX
 from umsh.fabric.transfer import Transfer
 from umsh.fabric.virtual import VirtualBackend
 
@@ -15,9 +19,15 @@ _log = logging.getLogger("umsh.fabric")
 
 CHECK_S = 0.05
 """How often a waiter looks whether the dispatcher is still alive."""
-SPIN_S = 80e-6
-"""A sleep shorter than this ends too late: poll instead."""
+SPIN_S = 40e-6
+"""Polling starts this long before a chunk should land."""
+POLL_S = 8e-6
+GATE_S = 50e-6
+"""How often producers' events are asked for while nothing is in flight."""
+HELP_S = 1e-3
+HELP_PAUSE_S = 10e-6
 CLOSE_S = 10.0
+_PR_SET_TIMERSLACK = 29
 
 
 class Dispatcher(Protocol):
@@ -47,7 +57,12 @@ class ThreadDispatcher:
         self._thread: threading.Thread | None = None
 
     def kick(self) -> None:
-        self._step()  # on the caller's thread: an idle link starts without a thread switch
+        if self._core.lock.acquire(blocking=False):  # else the dispatcher is in it, and comes again
+            try:
+                with self._core.backend.relaxed():
+                    self._step(grants_max=1)  # an idle link starts without a thread switch
+            finally:
+                self._core.lock.release()
         with self._wake:
             self._kicked = True
             self._wake.notify()
@@ -59,6 +74,8 @@ class ThreadDispatcher:
         backend = self._core.backend
         deadline = None if timeout_s is None else backend.now() + timeout_s
         pause_s = 20e-6
+        if _submitted(transfer):
+            self._help(transfer)
         while not (transfer.finished() or (submitted and _submitted(transfer))):
             left = None if deadline is None else deadline - backend.now()
             if left is not None and left <= 0:
@@ -69,12 +86,24 @@ class ThreadDispatcher:
             # No thread (plain copies, or the thread died): the waiter turns the crank itself.
             if self._thread is not None and not self._alive() and not self._stop:
                 self._core.release("the dispatcher thread died")
-            self._step()
+            with backend.relaxed():
+                self._step()
             transfer.finished(pause_s)
             pause_s = min(2 * pause_s, 1e-3)
 
     def on_await(self, transfer: Transfer) -> None:
         self.kick()
+
+    def _help(self, transfer: Transfer) -> None:
+        """A copy on its way for less than `HELP_S` is waited for here: no thread need wake another."""
+        backend, core = self._core.backend, self._core
+        end_s = backend.now() + HELP_S
+        with backend.relaxed():
+            while not transfer.finished() and backend.now() < end_s:
+                event = transfer.last_event
+                if event is not None and core.lost is None and backend.done(event):
+                    self._step(grants_max=1)
+                time.sleep(HELP_PAUSE_S)
 
     def close(self, timeout_s: float = CLOSE_S) -> None:
         with self._wake:
@@ -87,38 +116,65 @@ class ThreadDispatcher:
         return self._thread is not None and self._thread.is_alive()
 
     def _run(self) -> None:
+        _sharpen_timer()
         try:
-            while not self._stop:
-                self._sleep(self._step())
+            with self._core.backend.relaxed():
+                while not self._stop:
+                    self._sleep(self._step())
         finally:
             if not self._stop:
                 self._core.release("the dispatcher thread died")
 
-    def _step(self) -> float | None:
+    def _step(self, grants_max: int = IN_FLIGHT_MAX) -> float | None:
         try:
-            with self._core.backend.relaxed():
-                return self._core.step()
+            return self._core.step(grants_max)
         except Exception as error:  # a scheduler that hangs a model is worse than none: let go, and tell
             _log.exception("the fabric's pacing failed; every copy goes unpaced from now on")
             self._core.release(f"the dispatcher failed: {error!r}")
             return None
 
     def _sleep(self, wake_s: float | None) -> None:
-        core = self._core
-        now_s = core.backend.now()
+        """Until a call, a deadline, or an event: asleep while the chunk in front is on its way."""
+        core, backend = self._core, self._core.backend
+        now_s = backend.now()
         pause_s = None if wake_s is None else max(0.0, wake_s - now_s)
-        if core.polling():
-            landing = [
-                e for e in (engine.expected_s() for engine in list(core.engines.values())) if e is not None
-            ]
-            poll_s = max(0.0, min(landing) - now_s - SPIN_S) if landing else SPIN_S / 4
-            pause_s = poll_s if pause_s is None else min(pause_s, poll_s)
+        fronts = [engine.front() for engine in list(core.engines.values())]
+        if any(front is not None for front in fronts):
+            landing_s = min(front.expected_s for front in fronts if front is not None)
+            nap_s = landing_s - now_s - SPIN_S
+            if nap_s > 0 and self._nap(nap_s if pause_s is None else min(nap_s, pause_s)):
+                return
+            self._poll([front.event for front in fronts if front is not None], wake_s)
+        elif core.polling():
+            self._nap(GATE_S if pause_s is None else min(GATE_S, pause_s))
+        else:
+            self._nap(pause_s)
+        self._kicked = False
+
+    def _nap(self, pause_s: float | None) -> bool:
+        """Sleep until kicked, at most `pause_s`; True if kicked (which is then taken note of)."""
         with self._wake:
             if not self._kicked and not self._stop and (pause_s is None or pause_s > 0):
                 self._wake.wait(pause_s)
-            self._kicked = False
-        if pause_s == 0:
-            time.sleep(0)  # lets go of the interpreter lock between polls
+            kicked, self._kicked = self._kicked, False
+        return kicked
+
+    def _poll(self, events: list[Event], wake_s: float | None) -> None:
+        """Until one of `events` is done. Real sleeps between: a loop that only drops the interpreter lock for
+        each query takes it again before a waiting thread has woken."""
+        backend = self._core.backend
+        while not self._kicked and not self._stop:
+            if any(backend.done(event) for event in events):
+                return
+            if wake_s is not None and backend.now() >= wake_s:
+                return
+            time.sleep(POLL_S)
+
+
+def _sharpen_timer() -> None:
+    """Let this thread's short sleeps end on time: Linux rounds them up by 50 us otherwise."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
 
 
 class VirtualDispatcher:

@@ -10,7 +10,7 @@ import numpy as np
 
 from umsh.errors import NeedError
 from umsh.fabric.memory import extent
-from umsh.fabric.pieces import Int64s, Pieces, plan
+from umsh.fabric.pieces import Int64s, Pieces, plan, single
 from umsh.fabric.starts import link_of, start, start_checkpoint
 from umsh.fabric.transfer import Transfer
 
@@ -83,7 +83,7 @@ class Flow:
                 "Nothing was copied.",
                 "Give two arrays of one size, or nbytes= no larger than either.",
             )
-        return start(self, plan([to.address], [of.address], [sizes.pop()]), (dst, src), stream, key, ordered)
+        return start(self, single(to.address, of.address, sizes.pop()), (dst, src), stream, key, ordered)
 
     def copy_many(
         self,

@@ -22,6 +22,13 @@ class _InFlight(NamedTuple):
     event: Event
 
 
+class Front(NamedTuple):
+    """What to poll next, and from when on."""
+
+    event: Event
+    expected_s: float
+
+
 class _Yielded(NamedTuple):
     """Bytes that somebody else copies after a checkpoint: the link counts as taken until `due_s`."""
 
@@ -52,11 +59,12 @@ class LinkEngine:
             self.pacer.queues.append(queue)
         return self.queues[flow.name]
 
-    def step(self, now_s: float) -> None:
-        """Reap, then fill the window. Afterwards `wake_s` says when time alone allows more."""
+    def step(self, now_s: float, grants_max: int) -> None:
+        """Reap, then fill the window with at most `grants_max` chunks. Afterwards `wake_s` says when time
+        alone allows more."""
         self._now_s, self.wake_s, self.gated = now_s, None, False
         self._reap(now_s)
-        while not self.held:
+        for _ in range(0 if self.held else grants_max):
             grant = self.pacer.next(now_s, self._ready)
             if grant is None:
                 break
@@ -66,11 +74,13 @@ class LinkEngine:
         for yielded in self._yielded:
             self._wake_at(yielded.due_s)
 
-    def expected_s(self) -> float | None:
-        """When the oldest chunk in flight should land if the link runs at capacity; None when idle."""
-        if not self.in_flight:
+    def front(self) -> Front | None:
+        """The oldest chunk in flight, and when it should land at capacity; None when idle."""
+        try:
+            chunk = self.in_flight[0]
+        except IndexError:  # another thread reaped it
             return None
-        return self._front_s + self.in_flight[0].nbytes / self.pacer.capacity_bps
+        return Front(chunk.event, self._front_s + chunk.nbytes / self.pacer.capacity_bps)
 
     def drain(self) -> list[Transfer]:
         """Everything still queued, oldest first, taken out of the queues."""

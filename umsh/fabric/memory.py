@@ -88,6 +88,11 @@ def survey(backend: Backend, addresses: Int64s, sizes: Int64s) -> Pointer:
     Raises `NeedError` when pieces lie on different devices or kinds, reach past their allocation, or are
     spread over more than `ALLOCATIONS_MAX` allocations.
     """
+    if len(sizes) == 1:
+        found = backend.pointer(int(addresses[0]), int(sizes[0]))
+        end = int(addresses[0] + sizes[0])
+        if end <= found.start + found.nbytes:
+            return found
     left = sizes > 0
     first: Pointer | None = None
     for _ in range(ALLOCATIONS_MAX):

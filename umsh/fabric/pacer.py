@@ -26,6 +26,8 @@ ACTIVE_S = 1.0
 """A flow counts as active on a link for this long after its last byte, for chunk sizes."""
 PROTECT_S = 0.02
 """Caps bind for this long (two policy windows) after a flow with a goal last copied past the pacer."""
+ACCRUE_S_MIN = 0.2e-3
+"""Credit and tokens are counted no more often than this."""
 ACCRUE_S_MAX = 0.1
 """Most time credited in one step, so that a suspended machine or a clock jump lends no burst."""
 
@@ -60,8 +62,11 @@ class Pacer:
         """The chunk to submit now. None when the window is full or nothing may go; then `wake_s` says when a
         cap next allows something (None: only an event or a call can change that)."""
         self.wake_s = None
-        heads = self._heads(now_s, ready)
-        if not heads or self.in_flight >= IN_FLIGHT_MAX:
+        self._accrue_all(now_s)
+        if self.in_flight >= IN_FLIGHT_MAX:
+            return None
+        heads = self._heads(ready)
+        if not heads:
             return None
         queue = self._choose(now_s, heads)
         if queue is None:
@@ -101,13 +106,18 @@ class Pacer:
             for queue in self.queues
         )
 
-    def _heads(self, now_s: float, ready: Ready) -> dict[Queue, Transfer]:
+    def _accrue_all(self, now_s: float) -> None:
         elapsed = 0.0 if self._accrued_s is None else now_s - self._accrued_s
-        elapsed = min(max(elapsed, 0.0), ACCRUE_S_MAX)
+        if 0.0 < elapsed < ACCRUE_S_MIN:
+            return
         self._accrued_s = now_s
-        heads = {}
+        elapsed = min(max(elapsed, 0.0), ACCRUE_S_MAX)
         for queue in self.queues:
             self._accrue(queue, now_s, elapsed)
+
+    def _heads(self, ready: Ready) -> dict[Queue, Transfer]:
+        heads = {}
+        for queue in self.queues:
             head = None
             if queue.lanes and not queue.flow.paused:
                 head = queue.head(ready)
@@ -134,6 +144,10 @@ class Pacer:
             queue.credit_nbytes = 0.0
 
     def _choose(self, now_s: float, heads: dict[Queue, Transfer]) -> Queue | None:
+        if len(heads) == 1:
+            (only,) = heads
+            if only.cap_bps is None and only.flow.max_gbps is None:
+                return only
         owed = [queue for queue in heads if self._is_owed(queue)]
         if owed:
             return min(owed, key=lambda queue: (queue.flow.priority, -queue.credit_nbytes))

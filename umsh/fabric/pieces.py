@@ -25,6 +25,13 @@ class Pieces(NamedTuple):
         return int(self.sizes.sum())
 
 
+def single(dst: int, src: int, nbytes: int) -> Pieces:
+    """One piece, or none for no bytes."""
+    kept = 1 if nbytes else 0
+    dsts, srcs, sizes = (np.array([value], np.int64)[:kept] for value in (dst, src, nbytes))
+    return Pieces(dsts, srcs, sizes)
+
+
 def plan(dsts: Sequence[int] | Int64s, srcs: Sequence[int] | Int64s, sizes: Sequence[int] | Int64s) -> Pieces:
     """The fewest pieces that do the same copy, in ascending destination order; empty pieces are dropped.
 

@@ -71,6 +71,11 @@ class Transfer:
 
     def take(self, nbytes_max: int) -> Segments:
         """The next chunk, at most `nbytes_max` bytes in at most `PIECES_MAX` pieces; moves the cursor."""
+        if len(self._sizes) == 1:
+            n, at = min(nbytes_max, self._sizes[0] - self._offset), self._offset
+            self._offset += n
+            self.submitted_nbytes += n
+            return Segments([self._dsts[0] + at], [self._srcs[0] + at], [n])
         dsts: list[int] = []
         srcs: list[int] = []
         sizes: list[int] = []

@@ -42,6 +42,8 @@ class Windows:
 
     def run_if_due(self, now_s: float, engines: Mapping[str, LinkEngine]) -> float | None:
         """Run a window if one has passed; returns when the next is due, None while no goal is active."""
+        if self._started_s is not None and self._started_s <= now_s < self._started_s + self.window_s:
+            return self._started_s + self.window_s
         if not any(_has_work(engine) for engine in engines.values()):
             self._started_s = None
             return None

@@ -60,6 +60,19 @@ def test_an_urgent_copy_passes_a_bulk_one_within_two_chunks(fabric: Fabric, serv
     assert server.now() > started, "bulk was still on its way"
 
 
+def test_the_other_direction_is_not_affected(fabric: Fabric, server: VirtualBackend) -> None:
+    """D2H copies beside a burst of H2D: https://github.com/NVIDIA/cudf/issues/15620."""
+    small, bulk = fabric.flow("small", priority=0), fabric.flow("bulk", priority=2)
+    dst, src = pair(server, 64 << 10)
+    alone = small.copy(src, dst).wait().latency_s
+    bulk.copy(*pair(server, GIB), ordered=False)
+    server.run(server.now() + 2e-3)
+    beside = small.copy(src, dst, ordered=False).wait().latency_s
+    assert alone is not None
+    assert beside is not None
+    assert beside < 1.2 * alone + 10e-6
+
+
 def test_equal_priority_is_first_come_and_shares_by_bytes(fabric: Fabric, server: VirtualBackend) -> None:
     left, right = fabric.flow("left", priority=1), fabric.flow("right", priority=1)
     first = left.copy(*pair(server, 512 * MIB))

@@ -169,3 +169,24 @@ def test_equal_flows_match_processor_sharing(server: VirtualBackend) -> None:
         alone = nbytes / 55.3e9
         for copy in copies:
             assert copy.latency_s == pytest.approx(4 * alone, rel=0.06)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.sampled_from([0.02, 0.05, 0.2]), st.integers(0, 1), st.integers(1, 3))
+def test_floors_hold_under_any_urgent_load(floor: float, priority: int, rivals: int) -> None:
+    """A backlogged flow gets its floor, at the latest its horizon after the start, whoever is ahead of it."""
+    server = VirtualBackend()
+    with Fabric(server) as fabric:
+        low = fabric.flow("low", priority=2, floor=floor)
+        nbytes = 1 << 33
+        dst, src = server.alloc("device", nbytes, 0), server.alloc("pinned", nbytes)
+        low.copy(dst, src, ordered=False)
+        for i in range(rivals):
+            rival = fabric.flow(f"rival {i}", priority=priority, target_ms=1)
+            for _ in range(3):
+                rival.copy(dst, src, ordered=False)
+        seconds = 0.3
+        server.run(seconds)
+        served = fabric.stats()["flows"]["low"]["served_nbytes"]
+        promised = floor * 55.3e9 * (seconds - low.floor_horizon_s)
+        assert served >= 0.95 * promised - 2 * fabric.core.engines["h2d:0"].pacer.chunk_nbytes

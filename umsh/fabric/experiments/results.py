@@ -45,7 +45,13 @@ def processor() -> str:
 
 
 def save(
-    out: Path, name: str, backend: Backend | None, prediction: str, rows: list[Row], extra: Row | None = None
+    out: Path,
+    name: str,
+    backend: Backend | None,
+    prediction: str,
+    rows: list[Row],
+    extra: Row | None = None,
+    module: str = "umsh.fabric.experiments",
 ) -> Path:
     """Write `<out>/<name>.<label>.json`; returns the path. Without a backend the processor was measured."""
     out.mkdir(parents=True, exist_ok=True)
@@ -55,7 +61,7 @@ def save(
         "experiment": name,
         "label": label,
         "machine": processor() if backend is None else machine(backend),
-        "command": " ".join(["python", "-m", "umsh.fabric.experiments", *sys.argv[1:]]),
+        "command": " ".join(["python", "-m", module, *sys.argv[1:]]),
         "prediction": prediction,
         **(extra or {}),
         "rows": rows,
