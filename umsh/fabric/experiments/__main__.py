@@ -14,7 +14,7 @@ from umsh.fabric.experiments import latency, links, overhead
 from umsh.fabric.experiments.lab import Lab, RealLab, VirtualLab
 from umsh.fabric.experiments.results import Row, draw, save
 
-RESULTS = Path(__file__).resolve().parents[1] / "results"
+RESULTS = Path("fabric-results")
 Run = Callable[[Lab], list[Row]]
 
 
