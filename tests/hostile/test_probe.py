@@ -79,6 +79,7 @@ def test_an_interrupted_probe_says_how_to_resume_and_loses_nothing(start: Run, t
     assert code == 130
     assert "run the same command again to resume" in err
     assert "Traceback" not in err
+    assert not list(tmp_path.rglob("umsh-bench-*")), "large files were left behind"
     kept = journal_lines(tmp_path) - 1
     assert kept >= 2
     code, out, err = finish(start(*arguments))
