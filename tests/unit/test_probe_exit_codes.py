@@ -40,7 +40,8 @@ def probed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     def let(profile: Profile, data: list[tuple[str, str, str]] | None = None, control: Any = ()) -> Path:
         asked = Asked(
             umsh="0", folder=str(tmp_path), provenance="measured", platform="handmade", driver="cuda",
-            device=profile.device, identity={}, facts={}, mechanisms=profile.mechanisms,
+            device=profile.device, identity={}, facts={}, kinds=[], methods={},
+            mechanisms=profile.mechanisms,
             litmus=[], benches=[],
         )  # fmt: skip
         force = Force(facts=[], choice=None, data=data or [], control=list(control))

@@ -54,7 +54,8 @@ def step(kind: str, expected_s: float) -> Step:
 def asked(**more: Any) -> Asked:
     plain: dict[str, Any] = {
         "umsh": "0", "folder": "", "provenance": "measured", "platform": "host", "driver": "opencl",
-        "device": "d", "identity": {}, "facts": {}, "mechanisms": [], "litmus": [], "benches": [],
+        "device": "d", "identity": {}, "facts": {},
+        "kinds": [], "methods": {}, "mechanisms": [], "litmus": [], "benches": [],
     }  # fmt: skip
     return Asked(**{**plain, **more})
 

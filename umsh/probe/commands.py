@@ -80,12 +80,11 @@ def everything(settings: Settings, json: Path | None) -> int:
 def facts(settings: Settings, json: Path | None) -> int:
     """Facts only."""
     asked = _ask(settings)
-    absent = tuple((m.name, m.absent) for m in asked.mechanisms if m.absent)
     tables = [
         sheets.facts_sheet("Identity", asked.identity),
         sheets.facts_sheet("Facts", asked.facts),
-        Sheet("Mechanisms", ("candidate",), tuple((m.name,) for m in asked.mechanisms if not m.absent)),
-        Sheet("Absent", ("candidate", "missing fact"), absent),
+        sheets.memories_sheet(asked.kinds),
+        sheets.methods_sheet(asked.methods),
     ]
     return _show(tables, json)
 
