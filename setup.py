@@ -27,7 +27,9 @@ setup(
         "umsh.backends": ["machines/*.toml", "choices/*.toml"],
         "umsh.backends.model": ["*.toml"],
         "umsh.backends.opencl": ["*.cl"],
+        "umsh.backends.cuda": ["*.cu"],
         "umsh.microbench": ["results/*/*"],
+        "umsh.lan": ["*.toml", "results/*"],
     },
     cffi_modules=["umsh/native/build.py:ffi"],
 )

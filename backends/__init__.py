@@ -13,7 +13,7 @@ from umsh.machine import Platform
 
 # A vendor's own driver before the general one; drivers not named here open only by name.
 DEFAULT_DRIVERS = ("cuda", "opencl")
-HELPERS = ("cpu_agent", "driver", "pages", "intel")  # the files of this folder that are no platform
+HELPERS = ("cpu_agent", "delegate", "driver", "intel", "pages")  # no platforms
 
 
 def drivers() -> tuple[str, ...]:

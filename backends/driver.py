@@ -134,6 +134,7 @@ class Agent(ABC):
     """
 
     kind: str  # "cpu" or "gpu"
+    pace: int = 1  # litmus delays: turns of arithmetic here that last as long as one of the partner
 
     @abstractmethod
     def methods(self) -> Mapping[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import TYPE_CHECKING, NoReturn
 
 from umsh.errors import LockHolderDied, NeedError, TurnError, WaitTimeout
@@ -13,7 +14,13 @@ if TYPE_CHECKING:
     from umsh.views import Array
 
 TIMEOUT_S = 60.0
-ALGORITHMS = {"cas": lib.UMSH_LOCK_CAS, "ticket": lib.UMSH_LOCK_TICKET, "peterson": lib.UMSH_LOCK_PETERSON}
+LOCK_LIFE_S_MAX = 1e9  # of a delegated lock's thread, which ends with its lock
+ALGORITHMS = {
+    "cas": lib.UMSH_LOCK_CAS,
+    "ticket": lib.UMSH_LOCK_TICKET,
+    "peterson": lib.UMSH_LOCK_PETERSON,
+    "delegated": lib.UMSH_LOCK_DELEGATED,
+}
 
 _flag_wait = lib.umsh_flag_wait
 _flag_set = lib.umsh_flag_set
@@ -96,7 +103,8 @@ class Lock(_Control):
 
     cpu_threads, gpu_threads: how many threads of each agent take it. device: as for umsh.bind.
     ptr, arg: device address and kernel argument, for umsh_lock and umsh_unlock inside kernels.
-    algorithm: "cas", "ticket" or "peterson", as the choice or the safe default has it.
+    algorithm: "cas", "ticket", "peterson" or "delegated", as the choice or the safe default has it.
+    A delegated lock keeps a CPU thread of this process that takes it for the GPU.
     Raises NeedError, UnsupportedError (no memory or algorithm for it), DeviceError.
     """
 
@@ -108,6 +116,10 @@ class Lock(_Control):
         super().__init__(lib.UMSH_LOCK_BYTES, "lock", gpu_threads, device)
         self.algorithm: str = self._why.method
         self._code = ALGORITHMS[self.algorithm]
+        if self.algorithm == "delegated":
+            from umsh.backends.delegate import Delegate
+
+            weakref.finalize(self, Delegate(self._address, timeout_s=LOCK_LIFE_S_MAX).stop).atexit = False
 
     def lock(self, timeout_s: float = TIMEOUT_S) -> None:
         """Take the lock. WaitTimeout, LockHolderDied, TurnError when this thread has it already."""

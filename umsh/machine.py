@@ -27,6 +27,7 @@ class Platform:
     matches: facts -> the evidence that this machine is one, or "" when it is not.
     safe_mechanisms: vendor-guaranteed coherent mechanisms, the preferred first; the first one
         whose memory kind this device has is the default of every need.
+    safe_inside: the same for boundary "inside" where it differs; empty: safe_mechanisms.
     safe_memory: memory kind of flags and locks, the preferred first.
     safe_lock / safe_wait: lock algorithm and throttle level that are right everywhere.
     source: where the guarantee is written (spec clause, vendor document).
@@ -40,6 +41,7 @@ class Platform:
     safe_lock: str
     safe_wait: str
     source: str
+    safe_inside: tuple[str, ...] = ()
 
 
 def recognise(

@@ -228,9 +228,13 @@ class Region:
                 "Nothing was handed over.",
                 "Use region.cpu and region.gpu, ordered by flags, locks and words.",
             )
-        last = self._loan
         if not self._guard.acquire(False):
+            last = self._loan
             raise last.open_error() if last is not None else verb_open_error()
+        last = self._loan  # read only now: another thread may have ended its turn, or unbound, since
+        if self._closed:
+            self._guard.release()
+            raise closed(self._closed)
         if last is not None and (live := last.live()):
             self._guard.release()
             raise last.live_error(live)

@@ -27,7 +27,8 @@ CATCHES = {
     "torn": [("torn_32", "coherent"), ("torn_64", "coherent")],
     "lost_wakeup": [("wait_set", "coherent"), ("bulk_message", "coherent:WA/RA")],
     "nonatomic": [
-        ("atomic_add", "coherent"), ("atomic_cas", "coherent"), ("atomic_exchange", "coherent"),
+        ("atomic_add", "atomic:coherent"), ("atomic_cas", "atomic:coherent"),
+        ("atomic_exchange", "atomic:coherent"),
         ("mutual_exclusion", "lock:ticket@coherent"),
     ],
     "coherence_lies": [("message_passing", "coherent:WA/RA"), ("handover", "coherent:WA/RA")],

@@ -11,6 +11,7 @@ class _Lib:
     UMSH_LOCK_CAS: int
     UMSH_LOCK_TICKET: int
     UMSH_LOCK_PETERSON: int
+    UMSH_LOCK_DELEGATED: int
     UMSH_LOCK_HOLDER: int
     UMSH_LOCK_NEXT: int
     UMSH_LOCK_SERVING: int
@@ -21,6 +22,7 @@ class _Lib:
     UMSH_LOCK_GPU_WANTS: int
     UMSH_LOCK_GPU_SIDE: int
     UMSH_LOCK_TURN: int
+    UMSH_LOCK_GRANT: int
     UMSH_LOCK_OK: int
     UMSH_LOCK_TIMEOUT: int
     UMSH_LOCK_HOLDER_DIED: int
@@ -88,6 +90,7 @@ class _Lib:
     UMSH_SET_GRACE: int
     UMSH_SET_SCRATCH: int
     UMSH_SET_SCRATCH_LINES: int
+    UMSH_SET_PACE: int
     UMSH_SET_COUNT: int
     UMSH_EPOCH: int
     UMSH_IN_CONTROL: int
@@ -114,6 +117,9 @@ class _Lib:
     def umsh_lock_acquire(self, lock: int, algorithm: int, tag: int, timeout_ns: int, /) -> int: ...
     def umsh_lock_release(self, lock: int, algorithm: int, tag: int, /) -> int: ...
     def umsh_own_tag(self) -> int: ...
+    def umsh_delegate_serve(
+        self, locks: int, count: int, stride: int, stop: int, timeout_ns: int, /
+    ) -> int: ...
     def umsh_event_new(self) -> int: ...
     def umsh_event_drop(self, event: int, /) -> None: ...
     def umsh_event_wait(self, event: int, timeout_ns: int, /) -> int: ...
