@@ -116,6 +116,21 @@ def verify(device: Device = "0", json: Json = None, seed: Seed = 1, wait: Wait =
     _do(lambda commands: commands.verify(settings, json))
 
 
+@app.command("new-platform")
+def new_platform(
+    name: Annotated[str, typer.Argument(help="Of the platform, such as thor.")],
+    folder: Annotated[Path, typer.Option(help="Where its file goes.")] = Path("backends"),
+    device: Device = "0",
+    machine: Machine = "",
+    quick: Quick = False,
+    output: Output = None,
+    json: Json = None,
+) -> None:
+    """Write a first platform file, say what is still unknown, and run the whole probe (docs/porting.md)."""
+    settings = _settings(f"model:{machine}" if machine else device, quick, output)
+    _do(lambda commands: commands.new_platform(settings, name, folder, json))
+
+
 @app.command()
 def report(
     profile: Annotated[

@@ -148,6 +148,17 @@ def verify(settings: Settings, json: Path | None) -> int:
     return BROKEN if _broken(verdicts, now) else STANDS
 
 
+def new_platform(settings: Settings, name: str, folder: Path, json: Path | None) -> int:
+    """The platform file, what is unknown, then the whole probe: facts, check, bench, choose."""
+    from umsh.probe.new_platform import unknown, write
+
+    asked = _ask(settings)
+    path = write(name, asked, folder)
+    print(path)
+    show(Sheet("Still unknown", ("what", "look for"), tuple(unknown(asked))))
+    return everything(settings, json)
+
+
 def report(settings: Settings, path: Path | None) -> int:
     """One HTML file."""
     from umsh.records import write_atomic
