@@ -1,4 +1,4 @@
-"""`umsh-probe new-platform`: the file it writes recognises the device it was made on, and nothing is overwritten."""
+"""`umsh-probe new-platform`: the file it writes recognises its device, and nothing is overwritten."""
 
 from __future__ import annotations
 

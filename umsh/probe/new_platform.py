@@ -73,7 +73,7 @@ def unknown(asked: Asked) -> list[tuple[str, str]]:
     if not any(kind.inside for kind in here):
         found.append(("memory for flags", "a vendor's word on visibility and atomics while a kernel runs"))
     if len({kind.gpu_policy for kind in here}) < 2:
-        found.append(("GPU cache policy", "a flag or page attribute that makes GPU accesses uncached"))
+        found.append(("GPU cache policy", "a flag or page attribute for uncached GPU accesses"))
     found += [
         (f"cache policy of {kind.name}", "no fact tells it")
         for kind in here
