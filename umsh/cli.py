@@ -87,9 +87,7 @@ def bench(
 
 @app.command()
 def choose(
-    profile: Annotated[
-        Path | None, typer.Argument(help="Default: the one in --output, else the last probe's.")
-    ] = None,
+    profile: Profile = None,
     device: Device = "0",
     output: Output = None,
     json: Json = None,
@@ -113,9 +111,7 @@ def verify(device: Device = "0", json: Json = None, seed: Seed = 1, wait: Wait =
 
 @app.command()
 def report(
-    profile: Annotated[
-        Path | None, typer.Argument(help="Default: the one in --output, else the last probe's.")
-    ] = None,
+    profile: Profile = None,
     device: Device = "0",
     output: Output = None,
 ) -> None:
