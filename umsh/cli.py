@@ -92,9 +92,7 @@ def bench(
 
 @app.command()
 def choose(
-    profile: Annotated[
-        Path | None, typer.Argument(help="Default: the one in --output, else the last probe's.")
-    ] = None,
+    profile: Profile = None,
     device: Device = "0",
     output: Output = None,
     json: Json = None,
@@ -133,9 +131,7 @@ def new_platform(
 
 @app.command()
 def report(
-    profile: Annotated[
-        Path | None, typer.Argument(help="Default: the one in --output, else the last probe's.")
-    ] = None,
+    profile: Profile = None,
     device: Device = "0",
     output: Output = None,
 ) -> None:

@@ -10,7 +10,7 @@ from umsh.lan.sim.run import world
 from umsh.lan.sim.scenario import paper_setup
 
 
-class _Reached(Exception):
+class _Reached(Exception):  # control flow out of the event loop, never seen by users
     pass
 
 
