@@ -65,7 +65,7 @@ def platform_file(name: str, asked: Asked) -> str:
 
 
 def unknown(asked: Asked) -> list[tuple[str, str]]:
-    """(what is not known, which control to look for): the first step of the paper's workflow (section 5.1)."""
+    """(what is not known, which control to look for): step one of the paper's workflow (section 5.1)."""
     here = [kind for kind in asked.kinds if not kind.absent and kind.name != "copy"]
     found = [(f"memory {kind.name}", kind.absent) for kind in asked.kinds if kind.absent]
     if not any(kind.documented for kind in here):
