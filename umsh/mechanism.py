@@ -96,7 +96,8 @@ class Backing:
 
     requested: the page kind asked for. huge_bytes / total_bytes: how much of it the kernel backs
     with pages larger than the base page. page_bytes: the large page size, or the base page's where
-    no large one fits. source: how it was verified ("pagemap_scan", "smaps", or "driver" where the mapping is not ours).
+    no large one fits. source: how it was verified ("pagemap_scan", "smaps", or "driver" where the
+    mapping is not ours).
     """
 
     requested: str
