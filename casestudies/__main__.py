@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -48,9 +47,7 @@ def main(
         if not quick:
             path = save(result, ROOT / name, machine)
             found[name].draw(result, ROOT / name / f"{machine}.png")
-            FACTS.print(
-                f"Written: {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}"
-            )
+            FACTS.print(f"Written: {path.relative_to(ROOT.parent)}")
     if table or (wanted and not quick):
         write_table({name: module.STUDY for name, module in found.items()})
 

@@ -1,4 +1,4 @@
-"""Model loading: a cold and a cached model file into memory that kernels read, each way in a fresh process."""
+"""Model loading: a cold and a cached file into memory that kernels read, each way in a fresh process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,16 @@ from pathlib import Path
 
 import numpy as np
 
-from casestudies.study import REPEATS, REPEATS_QUICK, Result, Samples, Study, interleave, machine, picture
+from casestudies.study import (
+    REPEATS,
+    REPEATS_QUICK,
+    Result,
+    Samples,
+    Study,
+    interleave,
+    machine,
+    picture,
+)
 from umsh.backends import open_device
 
 MIB = 1 << 20
@@ -27,7 +36,6 @@ PREAD, FAST, RUNAI = (
 GGUF = "gguf mmap + copy"
 NEEDS = {FAST: "fastsafetensors", RUNAI: "runai_model_streamer", PREAD: "safetensors", GGUF: "gguf"}
 RUN_TIMEOUT_S = 300
-HERE = Path(__file__).parent
 
 
 def run(quick: bool) -> Result:
@@ -78,7 +86,7 @@ class _Runs:
                 text=True,
                 timeout=RUN_TIMEOUT_S,
                 check=False,
-                cwd=HERE.parents[1],
+                cwd=ROOT.parent,
             )
             if done.returncode:
                 raise RuntimeError(f"{way} failed:\n{done.stderr}")
