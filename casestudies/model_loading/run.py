@@ -17,6 +17,7 @@ import numpy as np
 from casestudies.study import (
     REPEATS,
     REPEATS_QUICK,
+    ROOT,
     Result,
     Samples,
     Study,

@@ -37,7 +37,8 @@ def one(data: bytes) -> None:
         return
     source.close()
     for entry in header.entries:
-        assert entry.offset >= 0 and entry.offset + entry.nbytes <= len(data) - 1
+        assert entry.offset >= 0
+        assert entry.offset + entry.nbytes <= len(data) - 1
 
 
 if __name__ == "__main__":
