@@ -52,10 +52,14 @@ class Arena:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:  # fmt: skip
-        # Work that may still run keeps its memory; the drivers free it when the last reference goes.
-        if kind is None:
-            for memory in self._made:
-                memory.free()
+        if kind is not None:
+            self.abandon()
+        for memory in self._made:
+            memory.free()
+
+    def abandon(self) -> None:
+        """Work may still run in the memory: leave it to the driver, which frees it at the last reference."""
+        self._made.clear()
 
     def begin(self) -> None:
         """Nobody has arrived, nobody is done, nobody has stopped."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from umsh.correctness.subjects import BY_METHOD, Subject
 from umsh.native import lib
 
 Rows = NDArray[np.int32]
+Cells = tuple[int, int, int, int]
 SLOT_ALIGN_NBYTES = 256
 
 
@@ -71,7 +71,7 @@ def _steps(test: Litmus) -> list[Step]:
     return [step for role in test.roles for step in role] + mutated
 
 
-def _row(step: Step, where: Layout, subject: Subject, registers: Sequence[str]) -> tuple[int, int, int, int]:
+def _row(step: Step, where: Layout, subject: Subject, registers: Sequence[str]) -> Cells:
     register = registers.index(step.registers[0]) if step.registers else 0
     width = getattr(lib, f"UMSH_WIDTH_{step.width.upper()}")
     location = where.offsets.get(step.location, 0)
@@ -97,10 +97,12 @@ def _order(name: str) -> int:
     return int(getattr(lib, f"UMSH_ORDER_{name.upper()}"))
 
 
-def _pack(op: str, location: int = 0, how: int = 0, width: int = 0, register: int = 0, value: int = 0) -> Any:
+def _pack(
+    op: str, location: int = 0, how: int = 0, width: int = 0, register: int = 0, value: int = 0
+) -> Cells:
     code = int(getattr(lib, f"UMSH_STEP_{op.upper()}"))
     return code | how << 8 | width << 16, location, register, value
 
 
-def _rows(rows: Sequence[tuple[int, int, int, int]]) -> Rows:
+def _rows(rows: Sequence[Cells]) -> Rows:
     return np.array(rows, np.int32).reshape(len(rows), 4)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,13 +24,15 @@ CHUNK_FIRST, CHUNK_MAX = 512, 8192  # instances of one launch
 MUTANT_FIRST = 64  # of a mutant's first launch: most are caught at once
 WEAK_N = 1000  # instances that a weak mutant gets at most, or a quarter of n
 HAND_OVER = 256  # instances that one hand-over between kernels carries
+RUN_S = 20.0  # a test and its mutants begin no chunk after that: on a machine this busy they prove little
+PAUSE_S = 0.005  # before more of the same, so that the system may place the agents' threads anew
 STRETCH = 8  # a run goes on to this many times n while an ordinary outcome is missing
 NO_SAFE_KIND = "no memory kind is documented as coherent inside a kernel, so nothing can carry the rendezvous"
 
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """One set of roles of a test (its own or a mutant's), ready to be played."""
+    """One set of roles of a test (its own or a mutant's), ready to be played until latest_s (monotonic)."""
 
     device: Device
     test: Litmus
@@ -38,6 +41,7 @@ class Game:
     where: Layout
     plan: Plan
     roles: Sequence[Role]
+    latest_s: float
     unordered: bool = False
 
 
@@ -57,7 +61,7 @@ def run_test(device: Device, test: Litmus, subject: str, direction: str, n: int,
         return Verdict(**about, verdict="absent", reason=absent)
     settings = plan(seed)
     where = layout(test, settings.offset_nbytes)
-    game = Game(device, test, found, direction, where, settings, test.roles)
+    game = Game(device, test, found, direction, where, settings, test.roles, time.monotonic() + RUN_S)
     tally = _play(game, n, CHUNK_FIRST, lambda seen, done: _settled(test, seen, done >= n))
     bad = count_forbidden(test, tally.outcomes)
     mutants = {} if bad or tally.stopped else {
@@ -84,8 +88,7 @@ def _settings(game: Game) -> dict[str, Any]:
 def _mutant(game: Game, mutant: Mutant, n: int) -> str:
     """Play a mutant until it shows a forbidden outcome, for at most STRETCH * n instances."""
     test = game.test
-    same = Game(game.device, test, game.subject, game.direction, game.where, game.plan, mutant.roles,
-                mutant.unordered)  # fmt: skip
+    same = replace(game, roles=mutant.roles, unordered=mutant.unordered)
     always = mutant.observable == "always"
     some = STRETCH * n if always else max(n // 4, min(n, WEAK_N))
     first = min(MUTANT_FIRST, max(1, n // 4))
@@ -100,7 +103,7 @@ def _slots(game: Game) -> int:
 
 
 def _play(game: Game, n: int, first: int, enough: Callable[[Counter[str], int], bool]) -> Tally:
-    """Play chunks until `enough`, until the roles stop by themselves, or STRETCH * n instances."""
+    """Play chunks until `enough`, until the roles stop by themselves, STRETCH * n instances or RUN_S."""
     seen: Counter[str] = Counter()
     done = 0
     once = _inside if game.test.boundary == "inside" else _hand_over
@@ -109,6 +112,7 @@ def _play(game: Game, n: int, first: int, enough: Callable[[Counter[str], int], 
             try:
                 completed, registers = once(arena, game, game.plan.chunk(number), instances)
             except WaitTimeout as error:
+                arena.abandon()
                 return Tally(done, seen, f"an agent did not end: {error.state}")
             seen.update(_histogram(game.test.registers, registers[:completed]))
             done += completed
@@ -117,6 +121,10 @@ def _play(game: Game, n: int, first: int, enough: Callable[[Counter[str], int], 
                 return Tally(done, seen, "one agent waited for the other in vain")
             if enough(seen, done):
                 break
+            if time.monotonic() > game.latest_s:
+                return Tally(done, seen, f"{RUN_S:.0f} s were over, the agents hardly run at the same time")
+            if done >= n:
+                time.sleep(PAUSE_S)
     return Tally(done, seen)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 SCRATCH_LINES = 256
-SPINS = 1 << 22  # bound of one wait; about a second on a CPU
+SPINS = 1 << 15  # bound of one wait: seconds on a CPU
 GRACE = 256
 DELAYS = (8, 0, 32, 128)  # turns of arithmetic, some ns each
 TRAFFIC = (0, 0, 2, 8)  # accesses to other lines before each instance

@@ -29,7 +29,7 @@ class Effort:
 
 
 QUICK = Effort(budget_s=0.6, rounds_min=5, rounds_max=11, round_max_s=4.0)
-FULL = Effort(budget_s=4.0, rounds_min=7, rounds_max=31, round_max_s=12.0)
+FULL = Effort(budget_s=4.0, rounds_min=7, rounds_max=31, round_max_s=24.0)
 
 
 def waived(benchmark: Benchmark, parameters: Parameters, subject: str, missing: str) -> SampleRecord:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from umsh.microbench.definition import MIB, RUN_TIMEOUT_S, Benchmark, Parameters
 from umsh.microbench.subjects import mechanisms
 
 RESIDENT = Path("/proc/self/statm")
+SETTLE_POLLS, SETTLE_S = 50, 0.02
 
 
 def points(device: Device, quick: bool) -> Sequence[Parameters]:
@@ -33,7 +35,7 @@ def run(rig: Rig, subject: str, parameters: Parameters) -> Sample:
         memory = rig.memory(mechanism.memory, mechanism.pages, nbytes)
         ns, wrong = _visible(rig, memory, mechanism, nbytes)
         return Sample({"visible": float(ns)}, wrong == 0)
-    before = _resident_bytes()
+    before = _settled_bytes()
     memory = rig.device.allocate(mechanism.memory, nbytes, mechanism.pages)
     try:
         ns, wrong = _visible(rig, memory, mechanism, nbytes)
@@ -62,6 +64,18 @@ def _visible(rig: Rig, memory: Memory, mechanism: Mechanism, nbytes: int) -> tup
             event.wait(RUN_TIMEOUT_S)
     ns = rig.clock_ns() - start
     return ns, rig.device.gpu.check(memory, 0, nbytes, seed, "RA").result(RUN_TIMEOUT_S)
+
+
+def _settled_bytes() -> int:
+    """Resident bytes once drivers have given back what earlier runs freed; waits for at most a second."""
+    now = _resident_bytes()
+    for _ in range(SETTLE_POLLS):
+        before = now
+        time.sleep(SETTLE_S)
+        now = _resident_bytes()
+        if now == before:
+            break
+    return now
 
 
 def _resident_bytes() -> int:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from umsh import adopt
-from umsh.errors import AdoptError, NeedError, UmshError, UnsupportedError
-from umsh.lifetime import guard
+from umsh import adopt, lifetime
+from umsh.errors import AdoptError, FallbackWarning, NeedError, UmshError, UnsupportedError
 from umsh.need import Need, nbytes_of
 from umsh.region import TIMEOUT_S, Handle, Region
 
@@ -66,11 +65,13 @@ def bind(
     need = Need(direction, source, boundary, nbytes_of(extents, kind.itemsize), passes)
     opened = open_device(device)
     resolved = resolve_data(opened, need, choice, mechanism)
-    with guard if adopted is not None else nullcontext():
+    with lifetime.guard if adopted is not None else nullcontext():
         if adopted is not None:
             adopt.check_free(adopted)
         got, chosen = _memory(opened, resolved, need, shared, adopted)
-        return Region(opened, got, extents, kind, need, chosen, resolved, adopted)
+        region = Region(opened, got, extents, kind, need, chosen, resolved, adopted)
+    _warn_of_small_pages(got)
+    return region
 
 
 def unbind(region: Region, timeout_s: float = TIMEOUT_S) -> None:
@@ -183,3 +184,19 @@ def _memory(
         "Nothing was bound.",
         "Run umsh-probe to prove more kinds, or force one with mechanism=.",
     )
+
+
+def _warn_of_small_pages(memory: Memory) -> None:
+    """Say so when large pages were asked for and the kernel gave fewer than the size allows."""
+    from umsh.resolve import warn_once
+
+    backing = memory.backing
+    possible = memory.nbytes - memory.nbytes % backing.page_bytes if backing.page_bytes else 0
+    if backing.requested in ("thp", "hugetlb") and backing.huge_bytes < possible:
+        warn_once(
+            FallbackWarning(
+                f"{backing.requested!r} pages were asked for; {backing.huge_bytes} of {memory.nbytes} B "
+                "have them. The region works on smaller pages. "
+                "See /sys/kernel/mm/transparent_hugepage and free memory."
+            )
+        )

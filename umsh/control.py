@@ -229,7 +229,7 @@ class _ClosedWord(Word):
 
 
 for _class in (_ClosedFlag, _ClosedLock, _ClosedWord):
-    _class._address = property(_parents)  # type: ignore[assignment]
+    _class._address = property(_parents)  # type: ignore[assignment, misc]
 
 wait = Flag.wait
 set = Flag.set

@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING, Any
 from umsh.control import Flag, Lock
 from umsh.errors import NeedError
 from umsh.region import Region
-from umsh.resolve import InForce, in_force
+from umsh.resolve import SAFE_DEFAULT, InForce, in_force
 
 if TYPE_CHECKING:
     from umsh.choice import ControlRow, DataRow
     from umsh.mechanism import Backing
+    from umsh.resolve import Resolved, ResolvedControl
 
 Facts = list[tuple[str, str]]
+# Backing.source of pages that are not ours to look at.
+UNVERIFIED = {
+    "driver": "pages chosen by the driver, not verified",
+    "adopted": "pages of the adopted memory, not verified",
+}
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,7 @@ def explain(what: Region | Flag | Lock | None, device: int | str = 0) -> Explana
         facts = [
             ("effective", method),
             ("chosen by", why.origin),
-            *_row_facts(why.row),
+            *_row_facts(why),
             *_force_facts(why.in_force),
         ]
         return Explanation([*facts, *_notes(why.notes)])
@@ -79,7 +85,7 @@ def _explain_region(region: Region) -> Explanation:
         ("requested", asked),
         ("effective", region.effective.name),
         ("chosen by", why.origin),
-        *_row_facts(why.row),
+        *_row_facts(why),
         ("backing", _backing(region._keeper.memory.backing)),
         *_force_facts(why.in_force),
     ]
@@ -125,14 +131,17 @@ def _force_facts(force: InForce) -> Facts:
     return [*facts, *_notes(force.notes)]
 
 
-def _row_facts(row: DataRow | ControlRow | None) -> Facts:
+def _row_facts(why: Resolved | ResolvedControl) -> Facts:
+    row = why.row
     if row is None:
-        return [("row", "no row of a choice covers this")]
+        return [("row", "no row of a choice covers this")] if why.origin == SAFE_DEFAULT else []
     facts = [("runner-up", f"{row.next}, {_ratio(row.ratio, row.p)}" if row.next else "none kept")]
     return [*facts, ("evidence", row.evidence)]
 
 
 def _backing(backing: Backing) -> str:
+    if backing.source in UNVERIFIED:
+        return UNVERIFIED[backing.source]
     return (
         f"{backing.requested}: {backing.huge_bytes} of {backing.total_bytes} B on large pages"
         f" (by {backing.source})"

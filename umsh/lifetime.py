@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import math
 import os
 import threading
@@ -27,7 +29,7 @@ class Closable(Protocol):
 _open: weakref.WeakSet[Any] = weakref.WeakSet()
 _bound: weakref.WeakSet[Keeper] = weakref.WeakSet()
 guard = threading.RLock()  # of _bound; held over the check and the binding of adopted memory
-_leaked: list[Memory] = []
+_alive: set[Memory] = set()  # what is not freed yet, and what a stuck kernel keeps for good
 
 
 class Keeper:
@@ -44,8 +46,8 @@ class Keeper:
         self.adopted = adopted
         self.work: list[Event | Stream] = []
         self._finalizer = weakref.finalize(self, _free, memory, self.work, os.getpid())
-        # At interpreter exit arrays may still be alive and the system takes the pages anyway.
         self._finalizer.atexit = False
+        _alive.add(memory)
         with guard:
             _bound.add(self)
 
@@ -98,7 +100,6 @@ def _free(memory: Memory, work: list[Event | Stream], pid: int) -> None:
     try:
         _settle(work, FREE_WAIT_S)
     except WaitTimeout:
-        _leaked.append(memory)
         warnings.warn(
             UmshWarning(
                 f"Work on a dropped region of {memory.nbytes} bytes still ran after {FREE_WAIT_S} s. "
@@ -110,9 +111,17 @@ def _free(memory: Memory, work: list[Event | Stream], pid: int) -> None:
     except DeviceError:
         work.clear()  # the work failed, so nothing runs any more; who waits for results is told there
     memory.free()
+    _alive.discard(memory)
+
+
+def _outlive() -> None:
+    """Let memory outlive the interpreter: arrays and kernels may still use it; the system takes the pages."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_alive))
 
 
 def _after_fork() -> None:
+    global guard
+    guard = threading.RLock()  # another thread of the parent may have held it
     reason = "This object belongs to the parent process; this is a forked child."
     for thing in list(_open):
         thing._close(reason)
@@ -126,4 +135,5 @@ def closed(reason: str) -> TurnError:
     )
 
 
+atexit.register(_outlive)
 os.register_at_fork(after_in_child=_after_fork)

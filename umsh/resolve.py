@@ -154,7 +154,7 @@ def resolve_data(
     if not candidates:
         raise _nothing(device, need)
     if row is not None and candidates[0].name != row.mechanism:
-        _warn_once(FallbackWarning(f"{notes[0]}. {candidates[0]} is used instead."))
+        warn_once(FallbackWarning(f"{notes[0]}. {candidates[0]} is used instead."))
     chosen_by_row = row is not None and candidates[0].name in (row.mechanism, row.next)
     return Resolved(force, force.origin if chosen_by_row else SAFE_DEFAULT, candidates, row, tuple(notes))
 
@@ -189,7 +189,7 @@ def resolve_control(
         )
     memory, method = safe[0]
     if notes:
-        _warn_once(FallbackWarning(f"{notes[0]}. {method} on {memory} is used instead."))
+        warn_once(FallbackWarning(f"{notes[0]}. {method} on {memory} is used instead."))
     return ResolvedControl(force, SAFE_DEFAULT, memory, method, None, tuple(notes))
 
 
@@ -232,7 +232,7 @@ def _warn_if_stale(path: Path, choice: Choice, facts: object) -> None:
     now = dict(facts)  # type: ignore[call-overload]
     for what, then in (("driver_version", choice.driver_version), ("kernel", choice.kernel)):
         if then and now.get(what, then) != then:
-            _warn_once(
+            warn_once(
                 StaleChoiceWarning(
                     f"The choice {path} was measured under {what} {then!r}; this machine runs {now[what]!r}. "
                     "It stays in use; run `umsh-probe` to measure again."
@@ -243,7 +243,8 @@ def _warn_if_stale(path: Path, choice: Choice, facts: object) -> None:
 _warned: set[str] = set()
 
 
-def _warn_once(warning: UmshWarning) -> None:
+def warn_once(warning: UmshWarning) -> None:
+    """Give a warning unless this process has given the same text before."""
     if str(warning) not in _warned:
         _warned.add(str(warning))
         warnings.warn(warning, stacklevel=3)

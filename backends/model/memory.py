@@ -26,7 +26,7 @@ class Image:
     def __init__(self, home: Bytes) -> None:
         self.home = home
         self.bytes = np.zeros(len(home), np.uint8)
-        self.view = memoryview(self.bytes)
+        self.view = self.bytes.data
         lines = -(-len(home) // LINE_NBYTES)
         self.valid = np.zeros(lines, np.bool_)
         self.dirty = np.zeros(lines, np.bool_)
@@ -69,7 +69,7 @@ class ModelMemory(Memory):
         self.kind = kind
         self.nbytes = nbytes
         self.home = _aligned(nbytes) if home is None else home
-        self.view = memoryview(self.home)
+        self.view = self.home.data
         self.address = self.device_address = int(self.home.ctypes.data)
         self.kernel_arg: Any = self
         self.backing = Backing("driver", 0, nbytes, 0, "driver")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from umsh.backends.driver import Event, Memory, Stream, check_range
 from umsh.backends.opencl.runtime import calling, check_process
-from umsh.backends.opencl.stream import OpenCLEvent
+from umsh.backends.opencl.stream import OpenCLEvent, over
 from umsh.backends.pages import Pages, view
 from umsh.mechanism import Backing
 
@@ -121,6 +121,7 @@ class CopyMemory(OpenCLMemory):
         self.device_address = 0
         self.keep = None if own else pages
         self._view = view(address, nbytes)
+        self._copies: list[Any] = []
 
     def upload(self, offset: int, nbytes: int, stream: Stream) -> Event | None:
         import pyopencl as cl
@@ -133,7 +134,7 @@ class CopyMemory(OpenCLMemory):
                 stream.native, self.kernel_arg, part, dst_offset=offset, is_blocking=False
             )
             stream.native.flush()
-        return OpenCLEvent(event)
+        return self._kept(event)
 
     def download(self, offset: int, nbytes: int, stream: Stream) -> Event | None:
         import pyopencl as cl
@@ -146,6 +147,11 @@ class CopyMemory(OpenCLMemory):
                 stream.native, part, self.kernel_arg, src_offset=offset, is_blocking=False
             )
             stream.native.flush()
+        return self._kept(event)
+
+    def _kept(self, event: Any) -> OpenCLEvent:
+        """Keep pyopencl's event until the copy is over: dropping it waits without a bound, the GIL held."""
+        self._copies = [copy for copy in self._copies if not over(copy)] + [event]
         return OpenCLEvent(event)
 
 

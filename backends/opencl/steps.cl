@@ -3,7 +3,7 @@
 #include "umsh.clh"
 
 #define UMSH_GLOBAL __global
-#define UMSH_SPIN_SCALE 64u
+#define UMSH_SPIN_SCALE 8192u // a poll takes some ns here; the CPU sleeps between its later ones
 
 typedef ulong umsh_u64;
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from umsh.correctness.language import Litmus, Mutant, Step, load, store
+from umsh.correctness.language import Litmus, Mutant, Step, delay, load, store
 
 
 def role(mine: str, other: str, register: str, loaded: str, stored: str) -> list[Step]:
@@ -20,7 +20,7 @@ TEST = Litmus(
     forbidden=["y=1 x=1"],
     ordinary=["y=0 x=0", "y=0 x=1", "y=1 x=0"],
     mutants={
-        "store before load": Mutant([one[::-1] for one in ordered]),
+        "store before load": Mutant([[second, delay(64), first] for first, second in ordered]),
         "relaxed": Mutant(relaxed, "weak"),
     },
 )

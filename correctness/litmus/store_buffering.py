@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from umsh.correctness.language import Litmus, Mutant, Step, fence, load, store
+from umsh.correctness.language import Litmus, Mutant, Step, delay, fence, load, store
 
 
 def role(mine: str, other: str, register: str, order: str) -> list[Step]:
@@ -11,6 +11,10 @@ def role(mine: str, other: str, register: str, order: str) -> list[Step]:
 
 def bare(mine: str, other: str, register: str) -> list[Step]:
     return [store(mine, 1, "relaxed"), load(other, register, "relaxed")]
+
+
+def late(mine: str, other: str, register: str) -> list[Step]:
+    return [load(other, register, "relaxed"), delay(64), store(mine, 1, "relaxed")]
 
 
 TEST = Litmus(
@@ -22,7 +26,7 @@ TEST = Litmus(
     ordinary=["y=0 x=1", "y=1 x=0"],
     mutants={
         "no fence": Mutant([bare("x", "y", "y"), bare("y", "x", "x")]),
-        "load before store": Mutant([bare("x", "y", "y")[::-1], bare("y", "x", "x")[::-1]]),
+        "load before store": Mutant([late("x", "y", "y"), late("y", "x", "x")]),
         "one fence": Mutant([role("x", "y", "y", "seq_cst"), bare("y", "x", "x")], "weak"),
     },
 )

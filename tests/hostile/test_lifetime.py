@@ -180,3 +180,20 @@ except KeyboardInterrupt:
 """
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert (told.returncode, told.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("mechanism", ["svm.driver:WA/RA", "system.4k:WA/RA", "copy.4k:copy/copy"])
+def test_the_interpreter_exits_cleanly_under_a_running_kernel(device: Any, mechanism: str) -> None:
+    """B7: the kernel goes on reading and writing after the last line of the program."""
+    code = f"""
+import numpy as np, pyopencl as cl, umsh
+region = umsh.bind(1 << 20, "u1", device="opencl:0", mechanism={mechanism!r})
+source = "kernel void spin(global volatile uint *p) {{ for (int i = 0; i < 1 << 28; i++) p[i % 99] += 1; }}"
+spin = cl.Kernel(cl.Program(region.device.context, source).build(), "spin")
+queue = cl.CommandQueue(region.device.context)
+with region.on_gpu(stream=queue) as g:
+    spin(queue, (1,), (1,), g.arg)
+    queue.flush()
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (told.returncode, told.stderr) == (0, "")

@@ -237,3 +237,21 @@ print(json.dumps(dict(memory.share())))
     assert handle["pid"] != os.getpid()
     with pytest.raises(DeviceError, match="cannot be reached"):
         device.attach(handle)
+
+
+def test_handing_over_behind_a_copy_that_waits_does_not_wait(device: OpenCLDevice) -> None:
+    """T4. Dropping pyopencl's event of a copy waits with the GIL held: a process of its own tries it."""
+    code = """
+import numpy as np, pyopencl as cl, umsh
+region = umsh.bind(4096, "u1", device="opencl:0", mechanism="copy.4k:copy/copy")
+context = region.device.context
+queue, gate = cl.CommandQueue(context), cl.UserEvent(context)
+cl.enqueue_barrier(queue, wait_for=[gate])
+umsh.write(region, np.ones(4096, "u1"), stream=queue)
+with region.on_gpu(stream=queue):
+    pass
+gate.set_status(cl.command_execution_status.COMPLETE)
+print(umsh.read(region, timeout_s=30).sum())
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (told.stdout, told.stderr) == ("4096\n", "")

@@ -79,6 +79,7 @@ def test_an_interrupted_probe_says_how_to_resume_and_loses_nothing(start: Run, t
     assert code == 130
     assert "run the same command again to resume" in err
     assert "Traceback" not in err
+    assert not list(tmp_path.rglob("umsh-bench-*")), "large files were left behind"
     kept = journal_lines(tmp_path) - 1
     assert kept >= 2
     code, out, err = finish(start(*arguments))
@@ -200,3 +201,31 @@ def test_tables_keep_to_the_width_of_the_terminal(start: Run) -> None:
     code, out, err = finish(start("facts", environment={"COLUMNS": "80"}))
     assert code == 0, err
     assert max(map(len, out.splitlines())) <= 80
+
+
+def test_a_new_process_uses_the_choice_that_a_probe_left(start: Run, tmp_path: Path) -> None:
+    profile = Path(__file__).parents[2] / "microbench" / "results" / "host" / "profile.json"
+    if not profile.exists():
+        pytest.skip("this checkout has no profile of platform host")
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+    def python(code: str) -> str:
+        run = [sys.executable, "-W", "ignore", "-c", code]
+        return subprocess.run(
+            run, env=environment, capture_output=True, text=True, check=True, timeout=60
+        ).stdout
+
+    folder = python(
+        "from umsh.backends import open_device; from umsh.choice import own_folder;"
+        "print(own_folder(open_device('opencl:0')))"
+    ).strip()
+    Path(folder).mkdir(parents=True)
+    shutil.copy(profile, Path(folder) / "profile.json")
+    code, out, err = finish(start("choose"))
+    assert code == 0, err
+    assert out.splitlines()[-1] == str(Path(folder) / "choice.toml")
+    explained = python("import umsh; print(umsh.explain(device='opencl:0'))")
+    assert f"own probe: {folder}/choice.toml" in explained
+    code, out, err = finish(start("explain"))
+    assert code == 0, err
+    assert "own probe" in out

@@ -111,3 +111,17 @@ def test_importing_umsh_loads_no_driver_and_no_plotting() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_the_probe_uses_the_installed_package_whatever_lies_in_the_current_folder(tmp_path: Path) -> None:
+    """README's first command runs in a checkout, whose bare sources have no native module."""
+    (tmp_path / "umsh").mkdir()
+    (tmp_path / "umsh" / "__init__.py").write_text("raise ImportError('the bare sources were imported')")
+    script = Path(sys.executable).with_name("umsh-probe")
+    if not script.exists():
+        pytest.skip("umsh-probe is not installed beside this Python")
+    done = subprocess.run(
+        [script, "facts"], cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert "bare sources" not in done.stdout + done.stderr
+    assert done.returncode in (0, 3), done.stderr  # 3: no device here, which is not this test's matter

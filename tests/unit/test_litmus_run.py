@@ -106,6 +106,15 @@ def test_roles_that_wait_in_vain_end_the_run(model: Device) -> None:
     assert found.ordinary_missing == ["r=4"]
 
 
+def test_time_is_bounded_for_a_test_and_its_mutants_together(
+    model: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "RUN_S", 0.0)
+    found = run_test(model, litmus_tests()["load_buffering"], "coherent", "cpu->gpu", 100_000, 1)
+    assert found.verdict == "unproven"
+    assert found.n <= run.CHUNK_FIRST
+
+
 def test_safe_defaults_are_in_force_before_a_probe(model: Device) -> None:
     force = force_of(model)
     assert force.holds(litmus_tests()["message_passing"], "coherent:WA/RA", "gpu->cpu")

@@ -226,3 +226,27 @@ def test_native_code_gets_the_region_as_a_struct(fake: Any, mechanism: str) -> N
         umsh.unbind(region)
     del native
     umsh.unbind(region)
+
+
+def test_methods_are_applied_to_the_bytes_that_changed_hands(
+    fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Coherent hardware cannot show a missing flush or invalidation, so the calls are watched."""
+    calls: list[tuple[str, int, int]] = []
+    region = umsh.bind(64, "u1", mechanism="pinned.driver:WF/RI")
+    start = region._address
+    for name in ("publish", "refresh"):
+        monkeypatch.setattr(region, f"_{name}", lambda at, n, name=name: calls.append((name, at - start, n)))
+    with region.on_cpu() as a:
+        pass
+    assert calls == []
+    with region.on_cpu(write=True) as a:
+        a[:] = 1
+    assert calls == [("publish", 0, 64)]
+    umsh.write(region, np.ones((2, 2), "u1"), offset=8)
+    assert calls.pop() == ("publish", 8, 4)
+    with region.on_gpu():
+        pass
+    umsh.read(region)
+    umsh.read(region)
+    assert calls == [("publish", 0, 64), ("refresh", 0, 64)]

@@ -1,5 +1,7 @@
 /* litmus.c: the litmus interpreter of device/steps.h compiled for the CPU. */
+#define _GNU_SOURCE
 #include <sched.h>
+#include <time.h>
 #include "cache.h"
 #include "control.h"
 #include "litmus.h"
@@ -7,16 +9,30 @@
 
 #define UMSH_GLOBAL
 #define UMSH_SPIN_SCALE 1u
-#define SPINS_BUSY 256u     /* polls before the first pause: two agents that run together meet within these */
-#define SPINS_PAUSE 4096u   /* polls before the first yield: past them the partner waits for this very core */
+#define SPINS_BUSY 256u   /* polls before the first pause: two agents that run together meet within these */
+#define SPINS_PAUSE 4096u /* polls before the first sleep: past them the partner may wait for this very core */
+#define SLEEP_NS 50000    /* a sleeper wakes on an idle core or before a spinner; one that yields does neither */
 #define LOCK_TIMEOUT_NS 2000000000
 
 typedef uint64_t umsh_u64;
 
+/* Move to another core: a partner that shares this one can never run at the same time. */
+static void step_aside(void) {
+    cpu_set_t allowed, others;
+    int here = sched_getcpu();
+    if (here < 0 || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+    others = allowed;
+    CPU_CLR(here, &others);
+    if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof others, &others) != 0) return;
+    sched_setaffinity(0, sizeof allowed, &allowed);
+}
+
 static inline void step_relax(umsh_u32 k) {
+    struct timespec t = {0, SLEEP_NS};
     if (k < SPINS_BUSY) return;
-    umsh_pause();
-    if (k >= SPINS_PAUSE) sched_yield();
+    if (k < SPINS_PAUSE) umsh_pause();
+    else nanosleep(&t, NULL);
+    if (k == SPINS_PAUSE) step_aside();
 }
 
 static inline umsh_u32 step_load(umsh_u32 *p, umsh_u32 order) {

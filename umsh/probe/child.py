@@ -24,11 +24,20 @@ class ChildError(UmshError):
     """The child process ended or was killed before it answered; the text says how."""
 
 
-class Child:
-    """Asks `python -m umsh.probe.worker`, one request at a time; spawned, never forked."""
+def module_arguments(module: str) -> tuple[str, ...]:
+    """Arguments that run `module` as `python -m` does, but found where this process finds umsh.
 
-    def __init__(self, arguments: tuple[str, ...] = ("-m", "umsh.probe.worker")) -> None:
-        self._arguments = arguments
+    `python -m` looks in the current folder first, where a checkout's bare sources hide the installed ones.
+    """
+    code = f"import sys, runpy; sys.path[:] = {sys.path!r}; runpy.run_module({module!r}, run_name='__main__')"
+    return "-c", code
+
+
+class Child:
+    """Asks the module umsh.probe.worker, one request at a time; spawned, never forked."""
+
+    def __init__(self, arguments: tuple[str, ...] = ()) -> None:
+        self._arguments = arguments or module_arguments("umsh.probe.worker")
         self._process: subprocess.Popen[bytes] | None = None
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
 

@@ -26,7 +26,7 @@ class Effort:
 
 
 QUICK = Effort(n=2_000, verdict_s=0.08, verdict_max_s=30.0, group_s=1.0, group_max_s=90.0)
-FULL = Effort(n=20_000, verdict_s=0.5, verdict_max_s=90.0, group_s=6.0, group_max_s=300.0)
+FULL = Effort(n=20_000, verdict_s=0.5, verdict_max_s=90.0, group_s=6.0, group_max_s=400.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,7 @@ def _log(axes: Any) -> None:
     from matplotlib.ticker import FuncFormatter
 
     axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.9g}"))
 
 
 def _sizes(axes: Any, sizes: Sequence[int]) -> None:

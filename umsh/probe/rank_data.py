@@ -136,13 +136,14 @@ def _with_pages(
     order: Sequence[str],
     bind: Mapping[str, Sequence[float]],
 ) -> Pick:
-    """The winner's page kind decided anew by bind + one hand-over; the runner-up shares data otherwise."""
+    """The winner's page kind, among those whose hand-over nothing beats, by bind + one hand-over."""
     chosen = Mechanism.parse(won.name)
     same = [name for name in order if Mechanism.parse(name).sharing == chosen.sharing]
     costs = {
         name: [a + b for a, b in zip(samples[name], bind[where], strict=False)]
         for name in same
-        if (where := f"{chosen.memory}.{Mechanism.parse(name).pages}") in bind
+        if not any(stats.beats(samples[other], samples[name]) for other in order)
+        and (where := f"{chosen.memory}.{Mechanism.parse(name).pages}") in bind
     }
     name = stats.simplest_unbeaten(costs, [n for n in same if n in costs]) if costs else won.name
     return against(samples, name, [other for other in order if other not in same])

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -128,6 +129,9 @@ class Probe:
             self.asked = ask(self.settings, self._child)
             self.folder = self.settings.output or Path(self.asked.folder)
             self._journal = Journal(self.folder, self._heading())
+            # Large files lie here, and go even when the child that wrote them was ended.
+            self._scratch = stack.enter_context(TemporaryDirectory(prefix="umsh-bench-", dir=self.folder))
+            stack.callback(self._child.close)
             stack.callback(lambda: self._journal.close(self.finished))
             self._stack = stack.pop_all()
         return self
@@ -188,7 +192,7 @@ class Probe:
 
     def _benches(self, kept: dict[str, list[str]] | None) -> list[Step]:
         ask = self.settings
-        steps = bench_steps(self.asked, ask.device, ask.quick, ask.seed, str(self.folder), kept)
+        steps = bench_steps(self.asked, ask.device, ask.quick, ask.seed, self._scratch, kept)
         return [s for s in steps if ask.benches is None or s.request["bench"] in ask.benches]
 
     def _steps(self, steps: Sequence[Step], before: int, later: Sequence[Step]) -> list[Any]:

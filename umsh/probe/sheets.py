@@ -207,7 +207,7 @@ def _sources(sources: Sequence[str]) -> str:
 
 
 def _ratio(runner_up: str, ratio: float, p: float) -> tuple[str, str]:
-    return (f"{ratio:.2f}", f"p {p:.2g}") if runner_up else ("only kept", "-")
+    return (f"{ratio:.2f}", f"{p:.2g}") if runner_up else ("only kept", "-")
 
 
 def value_text(value: float, unit: str) -> str:
