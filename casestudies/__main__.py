@@ -17,9 +17,14 @@ DATA, FACTS = Console(), Console(stderr=True)
 
 
 def studies() -> dict[str, Any]:
-    """Name -> module of every folder with a run.py."""
-    names = sorted(path.parent.name for path in ROOT.glob("*/run.py"))
-    return {name: importlib.import_module(f"casestudies.{name}.run") for name in names}
+    """Name -> module of every folder whose run.py is run from here: it has a STUDY."""
+    modules = {name: importlib.import_module(f"casestudies.{name}.run") for name in folders()}
+    return {name: module for name, module in modules.items() if hasattr(module, "STUDY")}
+
+
+def folders() -> list[str]:
+    """Every study there is."""
+    return sorted(path.parent.name for path in ROOT.glob("*/run.py"))
 
 
 @app.command()
@@ -56,6 +61,8 @@ def _list(found: dict[str, Any]) -> None:
     table = Table("study", "what", "paper")
     for name, module in found.items():
         table.add_row(name, module.STUDY.prose, module.STUDY.published)
+    for name in set(folders()) - set(found):
+        table.add_row(name, f"has a command of its own: python -m casestudies.{name}.run", "")
     DATA.print(table)
 
 
