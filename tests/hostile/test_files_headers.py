@@ -19,6 +19,9 @@ from umsh.errors import FileError
 from umsh.files import reading
 from umsh.files.load import open_file
 
+# A machine that was not probed says that its shipped choice is passed over.
+pytestmark = pytest.mark.filterwarnings("ignore::umsh.errors.FallbackWarning")
+
 SCRATCH = [HealthCheck.function_scoped_fixture]
 W = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
 

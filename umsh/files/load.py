@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import umsh.api
 from umsh.errors import FileError, NeedError, OutOfMemory
 from umsh.files import gguf, safetensors
 from umsh.files.header import Entry, Header, raw_header
-from umsh.files.plan import Part, nbytes_of, plan
+from umsh.files.plan import nbytes_of, plan
 from umsh.files.reading import Progress, Reader, Source
 from umsh.files.shards import files_of
-from umsh.files.weights import Digests, Weights, bind_part, check_budget
-from umsh.region import Region
+from umsh.files.weights import Digests, Weights, check_budget
 
+LOADERS = 2  # threads: one makes pages while the other reads, so the disk is never idle
 FORMATS = ("safetensors", "gguf", "raw")
 Opened = tuple[Source, Header, list[Entry]]
-Bound = Iterator[tuple[Source, Part, Region]]
 
 
 def load_file(
@@ -41,7 +40,8 @@ def load_file(
     tensors: names to load, all by default. lazy: read each at its first use. budget: bytes the regions may
     take. device: as in bind. format: "safetensors", "gguf" or "raw" where the file does not tell by itself.
     checksums: True computes SHA-256 of each tensor, a mapping of names to hex digests is also compared.
-    progress: called with (bytes done, bytes in all). cancel: an Event that stops the load.
+    progress: called with (bytes done, bytes in all), in one thread at a time. cancel: an Event that
+    stops the load.
 
     Bytes that are not in the page cache go from the disk to the region directly and leave nothing there.
     Raises FileError (malformed, changed meanwhile, shards missing, wrong checksum), NeedError (unknown
@@ -135,25 +135,21 @@ def _load_all(weights: Weights, files: list[Opened], budget: int | None, device:
     _check_room(nbytes, device)
     weights.add_empty()
     try:
-        for source, part, region in _bound_ahead(parts, device):
-            weights.fill(source, part, region)
+        with ThreadPoolExecutor(LOADERS, "umsh-load") as pool:
+            running = [pool.submit(weights.load_part, source, part) for source, part in parts]
+            try:
+                for one in as_completed(running):
+                    one.result()
+            except BaseException:
+                weights.stop()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
         for source, _, _ in files:
             source.check_same()
     except BaseException:
         weights.__exit__(RuntimeError)
         raise
     _close(files)
-
-
-def _bound_ahead(parts: list[tuple[Source, Part]], device: int | str) -> Bound:
-    """Each part with its region; the next one is bound, and its pages cleared, while this one is read."""
-    with ThreadPoolExecutor(1, "umsh-bind") as pool:
-        ahead = [pool.submit(bind_part, part, device) for _, part in parts[:1]]
-        for number, (source, part) in enumerate(parts):
-            region = ahead.pop().result()
-            if number + 1 < len(parts):
-                ahead.append(pool.submit(bind_part, parts[number + 1][1], device))
-            yield source, part, region
 
 
 def _check_room(nbytes: int, device: int | str) -> None:

@@ -9,7 +9,7 @@ from umsh.files.header import Entry
 
 PAGE_BYTES = 4096  # direct reads are aligned to this or less on every file system met
 GAP_BYTES_MAX = 64 << 10  # between chosen tensors; more is not read along
-REGION_BYTES_MAX = 64 << 20  # unless one tensor is larger; the next is bound while this one is read
+REGION_BYTES_MAX = 128 << 20  # unless one tensor is larger; one is bound while another is read
 ALIGN_BYTES = 64  # of tensors that cannot lie as in the file
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from umsh import native
 from umsh.errors import Cancelled, FileError
 
 CHUNK_BYTES = 64 << 20  # between two looks at cancel; large enough to keep the disk busy
-CACHED_PIECE_BYTES = 4 << 20
-CACHED_READERS = 2  # threads that copy out of the page cache
+CACHED_PIECE_BYTES = 16 << 20
 Progress = Callable[[int, int], object]
 
 
@@ -31,6 +29,15 @@ class LoadReport:
     nbytes_buffered: int = 0
     nbytes_cached: int = 0
     fallback: str = ""
+
+    def add(self, other: LoadReport) -> None:
+        """Count another read in."""
+        self.nbytes += other.nbytes
+        self.nbytes_direct += other.nbytes_direct
+        self.nbytes_bounced += other.nbytes_bounced
+        self.nbytes_buffered += other.nbytes_buffered
+        self.nbytes_cached += other.nbytes_cached
+        self.fallback = self.fallback or other.fallback
 
 
 class Source:
@@ -79,11 +86,17 @@ class Source:
 
 
 class Reader:
-    """Reads ranges and keeps count; progress(done, total) and cancel are looked at between chunks."""
+    """Reads ranges, in several threads, and keeps count; progress and cancel are looked at between chunks."""
 
     def __init__(self, total: int, progress: Progress | None, cancel: threading.Event | None) -> None:
         self.report = LoadReport()
         self._total, self._progress, self._cancel = total, progress, cancel
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """End the reads of other threads at their next chunk."""
+        self._stopped = True
 
     def read(self, source: Source, offset: int, address: int, nbytes: int) -> None:
         """Bytes [offset, offset + nbytes) of the file to `address`. FileError, Cancelled."""
@@ -92,30 +105,16 @@ class Reader:
             self._look()
             # Chunks end at multiples of their size, so that no direct read but the last has a tail.
             n = min(CHUNK_BYTES - offset % CHUNK_BYTES, end - offset)
-            self._chunk(source, offset, address, n)
+            how = _chunk(source, offset, address, n)
             offset, address = offset + n, address + n
-            self.report.nbytes += n
-            if self._progress is not None:
-                self._progress(self.report.nbytes, self._total)
+            with self._lock:
+                self.report.add(how)
+                if self._progress is not None:
+                    self._progress(self.report.nbytes, self._total)
         self._look()
 
-    def _chunk(self, source: Source, offset: int, address: int, nbytes: int) -> None:
-        cached = source.cached_bytes(offset, nbytes)
-        if 2 * cached > nbytes:
-            _copy_cached(source, offset, address, nbytes)
-            self.report.nbytes_buffered += nbytes
-            self.report.nbytes_cached += min(cached, nbytes)
-            return
-        how = native.read_file(source.fd, offset, address, nbytes)
-        self.report.nbytes_direct += how.nbytes_direct
-        self.report.nbytes_bounced += how.nbytes_bounced
-        self.report.nbytes_buffered += how.nbytes_buffered
-        self.report.fallback = self.report.fallback or how.fallback
-        if how.nbytes_buffered and not cached:
-            source.forget(offset, nbytes)
-
     def _look(self) -> None:
-        if self._cancel is not None and self._cancel.is_set():
+        if self._stopped or (self._cancel is not None and self._cancel.is_set()):
             raise Cancelled(
                 f"Loading was cancelled after {self.report.nbytes} of {self._total} bytes.",
                 "What was read was given back.",
@@ -123,23 +122,27 @@ class Reader:
             )
 
 
+def _chunk(source: Source, offset: int, address: int, nbytes: int) -> LoadReport:
+    """Read one chunk the way that fits what is cached of it."""
+    cached = source.cached_bytes(offset, nbytes)
+    if 2 * cached > nbytes:
+        _copy_cached(source, offset, address, nbytes)
+        return LoadReport(nbytes, nbytes_buffered=nbytes, nbytes_cached=min(cached, nbytes))
+    how = native.read_file(source.fd, offset, address, nbytes)
+    if how.nbytes_buffered and not cached:
+        source.forget(offset, nbytes)
+    return LoadReport(
+        nbytes, how.nbytes_direct, how.nbytes_bounced, how.nbytes_buffered, fallback=how.fallback
+    )
+
+
 def _copy_cached(source: Source, offset: int, address: int, nbytes: int) -> None:
-    """Copy a range that is in the page cache, by more than one thread where it is long."""
+    """Copy a range that is in the page cache."""
     target = memoryview(native.ffi.buffer(native.ffi.cast("char *", address), nbytes))
-
-    def piece(at: int) -> None:
-        stop = min(at + CACHED_PIECE_BYTES, nbytes)
-        while at < stop:
-            got = os.preadv(source.fd, [target[at:stop]], offset + at)
-            if got == 0:
-                source.check_same()
-                raise FileError(f"{source.path!r} ended at byte {offset + at}.", "Nothing was loaded.", "")
-            at += got
-
-    starts = range(0, nbytes, CACHED_PIECE_BYTES)
-    if len(starts) == 1:
-        piece(0)
-        return
-    with ThreadPoolExecutor(CACHED_READERS, "umsh-cached") as pool:
-        for _ in pool.map(piece, starts):
-            pass
+    at = 0
+    while at < nbytes:
+        got = os.preadv(source.fd, [target[at : at + CACHED_PIECE_BYTES]], offset + at)
+        if got == 0:
+            source.check_same()
+            raise FileError(f"{source.path!r} ended at byte {offset + at}.", "Nothing was loaded.", "")
+        at += got

@@ -138,7 +138,7 @@ def _read_ahead(ring: stream_file, parts: list[Part], reader: Reader) -> None:
             region = _take(ring)
             if region is None:
                 return
-            ring._full.put((region, fill(ring._source, part, region, reader)))
+            ring._full.put((region, fill(ring._source, part, region, reader, ring._timeout_s)))
         ring._source.check_same()
         ring._full.put(None)
     except BaseException as error:

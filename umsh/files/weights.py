@@ -15,6 +15,7 @@ from umsh.files.plan import PAGE_BYTES, Part, nbytes_of, plan
 from umsh.files.reading import LoadReport, Reader, Source
 from umsh.files.tensors import FileTensor
 from umsh.need import Need
+from umsh.region import TIMEOUT_S
 from umsh.resolve import resolve_data
 
 if TYPE_CHECKING:
@@ -105,13 +106,22 @@ class Weights(Mapping[str, FileTensor]):
         self._tensors.clear()
         self._regions.clear()  # arrays may live in the exception's frames: the last one frees
 
-    def fill(self, source: Source, part: Part, region: Region) -> None:
-        """Read one part into its region and add its tensors."""
-        added = fill(source, part, region, self._reader)
+    def load_part(self, source: Source, part: Part) -> None:
+        """Bind a region for one part, read it and add its tensors; on failure nothing of it is left."""
+        region = bind_bytes(part.nbytes, self._device)
+        try:
+            added = fill(source, part, region, self._reader)
+            for tensor in added.values():
+                self._digests.take(source, tensor)
+        except BaseException:
+            umsh.api.unbind(region)
+            raise
         self._regions[region] = region._refs()
-        for tensor in added.values():
-            self._digests.take(source, tensor)
         self._tensors.update(added)
+
+    def stop(self) -> None:
+        """Let loads in other threads end at their next chunk."""
+        self._reader.stop()
 
     def add_empty(self) -> None:
         """Add the tensors that have no bytes."""
@@ -135,15 +145,12 @@ class Weights(Mapping[str, FileTensor]):
         if not parts:
             self._tensors[name] = FileTensor(entry, None, 0)
         for part in parts:
-            region = bind_part(part, self._device)
+            source.check_same()
+            self.load_part(source, part)
             try:
                 source.check_same()
-                self.fill(source, part, region)
-                source.check_same()
-            except BaseException:
-                self._tensors.pop(name, None)
-                self._regions.pop(region, None)
-                umsh.api.unbind(region)
+            except FileError:
+                self.release(name)
                 raise
 
 
@@ -172,11 +179,6 @@ class Digests:
         self.found[tensor.name] = found
 
 
-def bind_part(part: Part, device: int | str) -> Region:
-    """A region for one part: the file's bytes, that kernels read after the load. OutOfMemory."""
-    return bind_bytes(part.nbytes, device)
-
-
 def bind_bytes(nbytes: int, device: int | str) -> Region:
     """A region for nbytes of a file, on large pages where a mechanism in force can have them.
 
@@ -194,14 +196,16 @@ def bind_bytes(nbytes: int, device: int | str) -> Region:
     )
 
 
-def fill(source: Source, part: Part, region: Region, reader: Reader) -> dict[str, FileTensor]:
+def fill(
+    source: Source, part: Part, region: Region, reader: Reader, timeout_s: float = TIMEOUT_S
+) -> dict[str, FileTensor]:
     """Read the extents of `part` into `region`, publish them, and name what lies where."""
-    with region.on_cpu(write=True) as array:
+    with region.on_cpu(write=True, timeout_s=timeout_s) as array:
         address = array.ctypes.data
         skew = -address % PAGE_BYTES
         for extent in part.extents:
             reader.read(source, extent.offset, address + skew + extent.at, extent.nbytes)
-    with region.on_gpu():  # waits until the device has it, where it has memory of its own
+    with region.on_gpu(timeout_s=timeout_s):  # waits until the device has it, where it has memory of its own
         pass
     return {
         entry.name: FileTensor(entry, region, skew + extent.place(entry))
