@@ -74,6 +74,7 @@ def machine(device: Any) -> dict[str, Any]:
         platform.machine(),
     )
     facts = device.facts()
+    choice = umsh.explain().to_dict()["facts"]
     return {
         "cpu": model,
         "cores": os.cpu_count(),
@@ -82,13 +83,14 @@ def machine(device: Any) -> dict[str, Any]:
         "device": device.name,
         "driver": device.driver,
         "driver_version": str(facts.get("driver_version", "")),
-        "choice": umsh.explain().to_dict().get("origin", ""),
+        "choice": choice["choice"].partition(":")[0],  # its origin; the path is nobody's business
+        "profile": choice.get("profile", ""),
         "load_average": os.getloadavg()[0],
     }
 
 
 def save(result: Result, folder: Path, name: str) -> Path:
-    """Write the result file; its raw samples are rounded to 4 significant digits beyond the median's."""
+    """Write the result file `name` of a study's folder."""
     path = folder / "results" / f"{name}.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(asdict(result), indent=1, ensure_ascii=False) + "\n")
