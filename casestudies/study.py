@@ -115,7 +115,7 @@ def picture(result: Result, metric: str, path: Path, title: str, order: Sequence
         values = result.samples[way][metric]
         axes.plot(values, [row] * len(values), ".", color="#2c3e50", alpha=0.6)
     axes.invert_yaxis()
-    axes.set_xlabel(f"{metric} ({result.units[metric]}), {result.provenance} on {result.machine['device']}")
+    axes.set_xlabel(f"{metric} ({result.units[metric]}), {result.provenance}; dots are runs, bars medians")
     axes.set_title(title, fontsize="medium")
     figure.savefig(path, dpi=110)
     pyplot.close(figure)

@@ -102,7 +102,7 @@ class Pipeline:
 
 def run(quick: bool) -> Result:
     """Time a batch of both ways; the kernel's results must be the same."""
-    batches, repeats = (3, REPEATS_QUICK) if quick else (20, 2 * REPEATS)
+    batches, repeats = (3, REPEATS_QUICK) if quick else (5, 6 * REPEATS)
     host = Host(SOURCE)
     pipeline = Pipeline(host, batches)
     ways: dict[str, Callable[[], Mapping[str, float]]] = {

@@ -88,7 +88,7 @@ class Detector:
 
 def run(quick: bool) -> Result:
     """Hand-over and total of both ways; the voxels found must be the same."""
-    frames, repeats = (5, REPEATS_QUICK) if quick else (20, 2 * REPEATS)
+    frames, repeats = (5, REPEATS_QUICK) if quick else (10, 4 * REPEATS)
     host = Host(SOURCE)
     detector = Detector(host, frames)
     ways: dict[str, Callable[[], Mapping[str, float]]] = {
