@@ -189,8 +189,10 @@ def bind_bytes(nbytes: int, device: int | str) -> Region:
     opened = open_device(device)
     pages = {kind.name: kind.pages for kind in opened.memory_kinds()}
     candidates = resolve_data(opened, need).candidates
-    large = [m for m in candidates if "thp" in pages[m.memory] and m.write != "copy"]
-    best = replace(large[0], pages="thp") if large else candidates[0]
+    first = candidates[0]
+    alike = [m for m in candidates if (m.write == "copy") == (first.write == "copy")]
+    large = [m for m in alike if "thp" in pages[m.memory]]
+    best = replace(large[0], pages="thp") if large else first
     return umsh.api.bind(
         nbytes, "u1", direction=need.direction, source=need.source, device=device, mechanism=best.name
     )
