@@ -25,8 +25,11 @@ setup(
         "umsh.device": ["*.h", "*.clh", "*.cuh"],
         "umsh.probe": ["*.html"],
         "umsh.backends": ["machines/*.toml", "choices/*.toml"],
+        "umsh.backends.model": ["*.toml"],
         "umsh.backends.opencl": ["*.cl"],
+        "umsh.backends.cuda": ["*.cu"],
         "umsh.microbench": ["results/*/*"],
+        "umsh.lan": ["*.toml", "results/*"],
     },
     cffi_modules=["umsh/native/build.py:ffi"],
 )

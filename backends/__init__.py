@@ -13,7 +13,7 @@ from umsh.machine import Platform
 
 # A vendor's own driver before the general one; drivers not named here open only by name.
 DEFAULT_DRIVERS = ("cuda", "opencl")
-HELPERS = ("cpu_agent", "driver", "pages")  # the files of this folder that are no platform
+HELPERS = ("cpu_agent", "delegate", "driver", "intel", "pages")  # no platforms
 
 
 def drivers() -> tuple[str, ...]:
@@ -68,7 +68,7 @@ def platform_of(device: Device) -> tuple[Platform, str] | None:
     """The platform an opened device is, and the evidence; None when no platform file knows it."""
     from umsh.machine import recognise
 
-    return recognise(platforms(), device.driver, facts_of(device))
+    return device.platform() or recognise(platforms(), device.driver, facts_of(device))
 
 
 def facts_of(device: Device) -> Mapping[str, Fact]:

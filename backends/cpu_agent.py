@@ -23,7 +23,12 @@ WRITES = {
     "copy": lib.UMSH_WRITE_ALONE,
 }
 READS = {"RA": lib.UMSH_READ_ALONE, "RI": lib.UMSH_READ_INVALIDATE, "copy": lib.UMSH_READ_ALONE}
-LOCKS = {"cas": lib.UMSH_LOCK_CAS, "ticket": lib.UMSH_LOCK_TICKET, "peterson": lib.UMSH_LOCK_PETERSON}
+LOCKS = {
+    "cas": lib.UMSH_LOCK_CAS,
+    "ticket": lib.UMSH_LOCK_TICKET,
+    "peterson": lib.UMSH_LOCK_PETERSON,
+    "delegated": lib.UMSH_LOCK_DELEGATED,
+}
 # Platforms facts 3.1: MOVNTDQA streams only from write-combined memory; aarch64 LDNP is a hint.
 NO_RB = "no instruction of user space reads write-back memory past the CPU's caches"
 
@@ -60,13 +65,14 @@ class CpuAgent(Agent):
     """Work done by this process's threads.
 
     fill, check and gather need no partner: they run in the calling thread, without the cost of another.
-    check_process: raises when this process may not use the device (a forked child).
+    check_process: raises when this process may not use the device (a forked child). pace: see Agent.
     """
 
     kind = "cpu"
 
-    def __init__(self, check_process: Callable[[], None]) -> None:
+    def __init__(self, check_process: Callable[[], None], pace: int = 1) -> None:
         self._check_process = check_process
+        self.pace = pace
         self._pool = futures.ThreadPoolExecutor(THREADS_MAX, "umsh-cpu")
 
     def methods(self) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from umsh.errors import NeedError
+from umsh.machine import Platform
 from umsh.mechanism import Backing, MemoryKind
 
 T = TypeVar("T")
@@ -133,6 +134,7 @@ class Agent(ABC):
     """
 
     kind: str  # "cpu" or "gpu"
+    pace: int = 1  # litmus delays: turns of arithmetic here that last as long as one of the partner
 
     @abstractmethod
     def methods(self) -> Mapping[str, str]:
@@ -219,6 +221,10 @@ class Device(ABC):
     @abstractmethod
     def clock_ns(self) -> int:
         """The clock benchmarks use: monotonic on real devices, virtual on modelled ones."""
+
+    def platform(self) -> tuple[Platform, str] | None:
+        """What a modelled device is a model of, and the evidence; None: recognise it by its facts."""
+        return None
 
     def lock_algorithms(self) -> Mapping[str, str]:
         """Lock algorithm -> "" when both agents have it, else the missing fact."""

@@ -84,6 +84,7 @@ class Arena:
         settings[lib.UMSH_SET_GRACE] = stress.grace
         settings[lib.UMSH_SET_SCRATCH] = self._scratch
         settings[lib.UMSH_SET_SCRATCH_LINES] = SCRATCH_LINES
+        settings[lib.UMSH_SET_PACE] = agent.pace
         rows = program if len(program) else np.zeros((1, 4), np.int32)
         return agent.steps(
             StepRun(rows, self.words, self.registers[number], self.control, number % 2, instances, settings)

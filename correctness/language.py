@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 SUBJECT = "subject"  # the method or lock algorithm of the mechanism under test
 BOUNDARIES = ("inside", "kernel")
-ABOUT = ("data", "control", "lock")
+ABOUT = ("data", "control", "atomic", "lock")
 LOCK_NBYTES, LINE_NBYTES = 512, 128
 
 
@@ -36,7 +36,8 @@ Role = Sequence[Step]
 class Mutant:
     """The same test with its protection weakened; a harness that cannot see it proves nothing.
 
-    observable: "always", on any hardware of more than one core, or "weak", only where the
+    observable: "always", on any hardware of more than one core, or "near", only where both agents share
+    caches rather than a link, or "weak", only where the
     protection matters. unordered: the phases of a kernel-boundary test are not awaited.
     """
 

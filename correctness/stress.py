@@ -9,7 +9,7 @@ import numpy as np
 SCRATCH_LINES = 256
 SPINS = 1 << 15  # bound of one wait: seconds on a CPU
 GRACE = 256
-DELAYS = (8, 0, 32, 128)  # turns of arithmetic, some ns each
+DELAYS = (32, 0, 128, 8)  # turns of arithmetic, some ns each; a long one early, as short runs end soon
 TRAFFIC = (0, 0, 2, 8)  # accesses to other lines before each instance
 SLOTS = (64, 128, 256)
 

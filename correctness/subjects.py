@@ -16,6 +16,7 @@ ONE_WAY = DIRECTIONS[:2]  # role 0 on the CPU, role 0 on the GPU
 @dataclass(frozen=True, slots=True)
 class Subject:
     """memory: a memory kind. write, read: methods ("" where the test is not about data). lock: an algorithm.
+    atomic: about read-modify-write, which a link may lack where loads and stores of the memory hold.
 
     absent: the missing fact when this device cannot do it in this direction, else "".
     """
@@ -24,12 +25,15 @@ class Subject:
     write: str = ""
     read: str = ""
     lock: str = ""
+    atomic: bool = False
     absent: str = ""
 
     @property
     def name(self) -> str:
         if self.lock:
             return f"lock:{self.lock}@{self.memory}"
+        if self.atomic:
+            return f"atomic:{self.memory}"
         return f"{self.memory}:{self.write}/{self.read}" if self.write else self.memory
 
 
@@ -41,8 +45,9 @@ def agents(device: Device, direction: str) -> tuple[Agent, Agent]:
 def subjects(device: Device, test: Litmus, direction: str) -> tuple[Subject, ...]:
     """Every subject of this test on this device, absent ones with the missing fact."""
     kinds = device.memory_kinds()
-    if test.about == "control":
-        return tuple(Subject(kind.name, absent=_word_fact(kind)) for kind in kinds)
+    if test.about in ("control", "atomic"):
+        atomic = test.about == "atomic"
+        return tuple(Subject(kind.name, atomic=atomic, absent=_word_fact(kind)) for kind in kinds)
     if test.about == "lock":
         return tuple(
             Subject(kind.name, lock=name, absent=_word_fact(kind) or missing)

@@ -10,6 +10,8 @@ from umsh.correctness.language import Litmus, matches, outcome
 
 Outcomes = Mapping[str, int]
 
+IN_VAIN = "one agent waited for the other in vain"
+
 
 @dataclass(frozen=True, slots=True)
 class Tally:
@@ -71,6 +73,11 @@ def judge(test: Litmus, tally: Tally, mutants: Mapping[str, str]) -> tuple[str, 
         shown = [text for text in tally.outcomes if is_forbidden(test, text)]
         often = max(shown, key=tally.outcomes.__getitem__)
         return "broken", f"{bad} of {tally.n} instances showed a forbidden outcome, most often {often!r}"
+    if tally.stopped == IN_VAIN and test.about == "lock":
+        return (
+            "broken",
+            f"stopped after {tally.n} instances: {tally.stopped}, so the lock was lost or starves",
+        )
     if tally.stopped:
         return "unproven", f"stopped after {tally.n} instances: {tally.stopped}"
     gone = missing(test, tally.outcomes)

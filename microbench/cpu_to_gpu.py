@@ -12,7 +12,7 @@ from umsh.microbench.transfer import hand_over
 
 SIZES = (4 * KIB, 64 * KIB, 1 * MIB, 16 * MIB, 256 * MIB)
 SIZES_QUICK = (4 * KIB, 256 * KIB, 4 * MIB)
-PASSES = (1, 8)  # the second shows from how many reads on a copy to device memory wins
+PASSES = (1, 16)  # the second shows from how many reads on a copy to device memory wins
 
 
 def points(device: Device, quick: bool) -> Sequence[Parameters]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 from collections.abc import Mapping, Sequence
 
 from umsh.backends.driver import Device
@@ -12,7 +13,7 @@ from umsh.microbench.subjects import page_size_missing
 SIZES = (4 * KIB, 32 * KIB, 256 * KIB, 2 * MIB, 16 * MIB, 128 * MIB, 1 * GIB)
 SIZES_QUICK = (4 * KIB, 32 * KIB, 16 * MIB)
 MEMSET, POPULATE = "4k-memset", "4k-populate"
-KINDS = {MEMSET: 0, POPULATE: 0, "thp": 1, "hugetlb": 2}  # UMSH_PAGES_* of native/pages.h
+MADV_POPULATE_WRITE = 23  # Linux 5.14, <asm-generic/mman-common.h>; Python's mmap does not name it
 
 
 def points(device: Device, quick: bool) -> Sequence[Parameters]:
@@ -21,11 +22,8 @@ def points(device: Device, quick: bool) -> Sequence[Parameters]:
 
 def candidates(device: Device, parameters: Parameters) -> Mapping[str, str]:
     nbytes = int(parameters["nbytes"])
-    found = {
-        MEMSET: "",
-        POPULATE: "",
-        "thp": "",
-    }  # below one large page thp is plain pages, and timed as such
+    # Below one large page thp is plain pages, and timed as such.
+    found = {MEMSET: "", POPULATE: "", "4k": "", "thp": ""}
     found["hugetlb"] = page_size_missing("hugetlb", nbytes) or _no_hugetlb(nbytes)
     return found
 
@@ -45,9 +43,13 @@ def run(rig: Rig, subject: str, parameters: Parameters) -> Sample:
     """Map, make every page present, look at the first and last word (new memory is zero), unmap."""
     from umsh.native import ffi, lib
 
+    if subject == POPULATE:
+        return _populate(rig, int(parameters["nbytes"]))
+    kinds = {"thp": lib.UMSH_PAGES_THP, "hugetlb": lib.UMSH_PAGES_HUGETLB}
+    kind = kinds.get(subject, lib.UMSH_PAGES_4K)
     nbytes, mapping = int(parameters["nbytes"]), ffi.new("umsh_mapping *")
     start = rig.clock_ns()
-    result = lib.umsh_pages_map(nbytes, KINDS[subject], subject != MEMSET, mapping)
+    result = lib.umsh_pages_map(nbytes, kind, subject != MEMSET, mapping)
     if subject == MEMSET and result == 0:
         ctypes.memset(mapping.address, 0, nbytes)
     ns = rig.clock_ns() - start
@@ -57,9 +59,22 @@ def run(rig: Rig, subject: str, parameters: Parameters) -> Sample:
     return Sample({"map": float(ns)}, zero)
 
 
+def _populate(rig: Rig, nbytes: int) -> Sample:
+    """What people do: one mmap and one MADV_POPULATE_WRITE by one thread, without huge pages."""
+    start = rig.clock_ns()
+    memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(mmap.MADV_NOHUGEPAGE)
+    memory.madvise(MADV_POPULATE_WRITE)
+    ns = rig.clock_ns() - start
+    zero = not any(memory[:4]) and not any(memory[-4:])
+    memory.close()
+    return Sample({"map": float(ns)}, zero)
+
+
 BENCHMARK = Benchmark(
     key="page_step",
-    prose="Map memory and make its pages present: 4 KiB pages touched by memset or populated, large pages.",
+    prose="Map memory and make its pages present: 4 KiB pages touched by memset, populated by "
+    "one thread (4k-populate) or by umsh's several (4k), and large pages.",
     units={"map": "ns"},
     parameters=points,
     subjects=candidates,

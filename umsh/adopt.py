@@ -41,7 +41,10 @@ def _shared(memory: Any) -> Array:
     if isinstance(memory, np.ndarray):
         return memory
     if hasattr(memory, "__array__"):
-        one, other = np.asarray(memory), np.asarray(memory)
+        try:
+            one, other = np.asarray(memory), np.asarray(memory)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise _refused(f"it gives no NumPy array ({error})") from error
         if one.ctypes.data != other.ctypes.data:
             raise _refused("its NumPy form is a copy")
         return one

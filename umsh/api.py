@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import operator
 from contextlib import nullcontext
 from pathlib import Path
@@ -120,7 +121,9 @@ def explain(what: Any = None, device: int | str = 0) -> Explanation:
 
 def get_include() -> str:
     """The folder of umsh.h, umsh.clh and umsh.cuh, for a compiler's -I."""
-    return str(Path(__file__).parent / "device")
+    from umsh.device import INCLUDE
+
+    return str(INCLUDE)
 
 
 def _form(
@@ -131,10 +134,14 @@ def _form(
         raise NeedError("bind needs a shape and a dtype.", "Nothing was bound.", "Give both, or memory=.")
     try:
         kind = np.dtype(dtype) if dtype is not None or adopted is None else adopted.dtype
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise NeedError(
             f"dtype={dtype!r} is not known: {error}.", "Nothing was bound.", "Use a NumPy dtype."
         ) from error
+    if kind.subdtype is not None:
+        raise NeedError(
+            f"dtype {kind} is an array of its own.", "Nothing was bound.", "Put its extents into the shape."
+        )
     if kind.hasobject:
         raise NeedError(f"dtype {kind} holds Python objects.", "Nothing was bound.", "Use plain data.")
     if shape is None and adopted is not None:
@@ -191,7 +198,8 @@ def _warn_of_small_pages(memory: Memory) -> None:
     from umsh.resolve import warn_once
 
     backing = memory.backing
-    possible = memory.nbytes - memory.nbytes % backing.page_bytes if backing.page_bytes else 0
+    large = backing.page_bytes > mmap.PAGESIZE
+    possible = memory.nbytes - memory.nbytes % backing.page_bytes if large else 0
     if backing.requested in ("thp", "hugetlb") and backing.huge_bytes < possible:
         warn_once(
             FallbackWarning(

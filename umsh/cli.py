@@ -24,6 +24,9 @@ app = typer.Typer(
 )
 
 Device = Annotated[str, typer.Option(help="A number, or DRIVER:NUMBER such as opencl:0.")]
+Machine = Annotated[
+    str, typer.Option(help="Probe a modelled machine instead: raptor, arrow, lunar, orin or spark.")
+]
 Quick = Annotated[bool, typer.Option("--quick", help="Fewer sizes and runs: minutes become seconds.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the tables' content here; - is stdout.")]
 Output = Annotated[
@@ -39,6 +42,7 @@ Wait = Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Wait so lon
 def everything(
     context: typer.Context,
     device: Device = "0",
+    machine: Machine = "",
     quick: Quick = False,
     json: Json = None,
     output: Output = None,
@@ -46,6 +50,7 @@ def everything(
     wait: Wait = 0.0,
 ) -> None:
     if context.invoked_subcommand is None:
+        device = f"model:{machine}" if machine else device
         settings = _settings(device, quick, output, seed, wait)
         _do(lambda commands: commands.everything(settings, json))
 
@@ -87,9 +92,7 @@ def bench(
 
 @app.command()
 def choose(
-    profile: Annotated[
-        Path | None, typer.Argument(help="Default: the one in --output, else the last probe's.")
-    ] = None,
+    profile: Profile = None,
     device: Device = "0",
     output: Output = None,
     json: Json = None,
@@ -111,11 +114,24 @@ def verify(device: Device = "0", json: Json = None, seed: Seed = 1, wait: Wait =
     _do(lambda commands: commands.verify(settings, json))
 
 
+@app.command("new-platform")
+def new_platform(
+    name: Annotated[str, typer.Argument(help="Of the platform, such as thor.")],
+    folder: Annotated[Path, typer.Option(help="Where its file goes.")] = Path("backends"),
+    device: Device = "0",
+    machine: Machine = "",
+    quick: Quick = False,
+    output: Output = None,
+    json: Json = None,
+) -> None:
+    """Write a first platform file, say what is still unknown, and run the whole probe (docs/porting.md)."""
+    settings = _settings(f"model:{machine}" if machine else device, quick, output)
+    _do(lambda commands: commands.new_platform(settings, name, folder, json))
+
+
 @app.command()
 def report(
-    profile: Annotated[
-        Path | None, typer.Argument(help="Default: the one in --output, else the last probe's.")
-    ] = None,
+    profile: Profile = None,
     device: Device = "0",
     output: Output = None,
 ) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import threading
+import time
+import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 from umsh.errors import LockHolderDied, NeedError, TurnError, WaitTimeout
@@ -12,8 +14,16 @@ from umsh.native import lib
 if TYPE_CHECKING:
     from umsh.views import Array
 
-TIMEOUT_S = 60.0
-ALGORITHMS = {"cas": lib.UMSH_LOCK_CAS, "ticket": lib.UMSH_LOCK_TICKET, "peterson": lib.UMSH_LOCK_PETERSON}
+TIMEOUT_S, TIMEOUT_S_MAX = 60.0, 1e9
+SLICE_NS, LOCK_SLICE_NS = 50_000_000, 1_000_000_000  # of a wait, between which Ctrl-C is taken
+OWN_TAG = 0  # the calling thread, which the native module looks up once
+LOCK_LIFE_S_MAX = 1e9  # of a delegated lock's thread, which ends with its lock
+ALGORITHMS = {
+    "cas": lib.UMSH_LOCK_CAS,
+    "ticket": lib.UMSH_LOCK_TICKET,
+    "peterson": lib.UMSH_LOCK_PETERSON,
+    "delegated": lib.UMSH_LOCK_DELEGATED,
+}
 
 _flag_wait = lib.umsh_flag_wait
 _flag_set = lib.umsh_flag_set
@@ -21,7 +31,6 @@ _lock_acquire = lib.umsh_lock_acquire
 _lock_release = lib.umsh_lock_release
 _load_acquire = lib.umsh_load_acquire
 _store_release = lib.umsh_store_release
-_thread_id = threading.get_native_id
 
 
 class _Control:
@@ -71,7 +80,9 @@ class Flag(_Control):
     def wait(self, value: int, timeout_s: float = TIMEOUT_S) -> None:
         """Return once the flag has reached `value`. WaitTimeout after timeout_s."""
         try:
-            if _flag_wait(self._address, value, int(timeout_s * 1e9)):
+            if _flag_wait(self._address, value, 0) and _sliced(
+                lambda ns: _flag_wait(self._address, value, ns), timeout_s, SLICE_NS
+            ):
                 raise WaitTimeout(
                     f"The flag stood at {self.value} after {timeout_s} s, not at {value}.",
                     "Nothing was changed.",
@@ -96,7 +107,8 @@ class Lock(_Control):
 
     cpu_threads, gpu_threads: how many threads of each agent take it. device: as for umsh.bind.
     ptr, arg: device address and kernel argument, for umsh_lock and umsh_unlock inside kernels.
-    algorithm: "cas", "ticket" or "peterson", as the choice or the safe default has it.
+    algorithm: "cas", "ticket", "peterson" or "delegated", as the choice or the safe default has it.
+    A delegated lock keeps a CPU thread of this process that takes it for the GPU.
     Raises NeedError, UnsupportedError (no memory or algorithm for it), DeviceError.
     """
 
@@ -108,19 +120,30 @@ class Lock(_Control):
         super().__init__(lib.UMSH_LOCK_BYTES, "lock", gpu_threads, device)
         self.algorithm: str = self._why.method
         self._code = ALGORITHMS[self.algorithm]
+        if self.algorithm == "delegated":
+            from umsh.backends.delegate import Delegate
+
+            weakref.finalize(self, Delegate(self._address, timeout_s=LOCK_LIFE_S_MAX).stop).atexit = False
 
     def lock(self, timeout_s: float = TIMEOUT_S) -> None:
         """Take the lock. WaitTimeout, LockHolderDied, TurnError when this thread has it already."""
         try:
-            code = _lock_acquire(self._address, self._code, _thread_id(), int(timeout_s * 1e9))
-        except (TypeError, ValueError, OverflowError) as error:
+            if not -TIMEOUT_S_MAX < timeout_s < TIMEOUT_S_MAX:
+                raise ValueError("it is no finite bound")
+            code = _lock_acquire(self._address, self._code, OWN_TAG, 0)
+            if code == lib.UMSH_LOCK_TIMEOUT:
+                # A ticket waiter queues anew with every slice.
+                code = _sliced(
+                    lambda ns: _lock_acquire(self._address, self._code, OWN_TAG, ns), timeout_s, LOCK_SLICE_NS
+                )
+        except (TypeError, ValueError) as error:
             raise _bad_number(error, timeout_s=timeout_s) from error
         if code:
             self._not_taken(code, timeout_s)
 
     def unlock(self) -> None:
         """Give the lock back; TurnError, and nothing changed, when this thread does not hold it."""
-        if _lock_release(self._address, self._code, _thread_id()):
+        if _lock_release(self._address, self._code, OWN_TAG):
             raise TurnError(
                 f"This thread does not hold the lock; thread {self.holder:#x} does (0: nobody).",
                 "Nothing was changed.",
@@ -192,6 +215,17 @@ def release(word: Word | Flag, value: int) -> None:
         _store_release(word._address, value)
     except (TypeError, OverflowError) as error:
         raise _bad_number(error, value=value) from error
+
+
+def _sliced(wait: Callable[[int], int], timeout_s: float, slice_ns: int) -> int:
+    """The code of `wait(nanoseconds)`, called in slices: Python takes signals only between native calls."""
+    left_ns = int(timeout_s * 1e9)
+    deadline_ns = time.monotonic_ns() + left_ns
+    code = lib.UMSH_WAIT_TIMEOUT
+    while code == lib.UMSH_WAIT_TIMEOUT and left_ns > 0:
+        code = wait(min(left_ns, slice_ns))
+        left_ns = deadline_ns - time.monotonic_ns()
+    return code
 
 
 def _bad_number(error: Exception, **given: object) -> NeedError:

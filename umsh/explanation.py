@@ -85,7 +85,7 @@ def _explain_region(region: Region) -> Explanation:
         ("requested", asked),
         ("effective", region.effective.name),
         ("chosen by", why.origin),
-        *_row_facts(why),
+        *(_row_facts(why) if why.row is None or region.effective.name == why.row.mechanism else ()),
         ("backing", _backing(region._keeper.memory.backing)),
         *_force_facts(why.in_force),
     ]

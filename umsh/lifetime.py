@@ -83,7 +83,7 @@ def forkable(thing: Closable) -> None:
 
 
 def _settle(work: list[Event | Stream], timeout_s: float) -> None:
-    if work and not (isinstance(timeout_s, int | float) and math.isfinite(timeout_s)):
+    if not (isinstance(timeout_s, int | float) and math.isfinite(timeout_s)):
         raise NeedError(f"timeout_s={timeout_s!r} is no bound.", "Nothing was done.", "Give finite seconds.")
     deadline = time.monotonic() + timeout_s
     while work:

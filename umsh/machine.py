@@ -13,6 +13,7 @@ from umsh.errors import DeviceError, OutOfMemory
 Fact = str | int | float | bool
 
 THP = Path("/sys/kernel/mm/transparent_hugepage")
+DRM = Path("/sys/class/drm")
 CGROUPS = Path("/sys/fs/cgroup")
 RESERVE_BYTES = 256 << 20  # left to the system by every allocation; 1/64 of a smaller machine
 RESERVE_PART = 64
@@ -26,6 +27,7 @@ class Platform:
     matches: facts -> the evidence that this machine is one, or "" when it is not.
     safe_mechanisms: vendor-guaranteed coherent mechanisms, the preferred first; the first one
         whose memory kind this device has is the default of every need.
+    safe_inside: the same for boundary "inside" where it differs; empty: safe_mechanisms.
     safe_memory: memory kind of flags and locks, the preferred first.
     safe_lock / safe_wait: lock algorithm and throttle level that are right everywhere.
     source: where the guarantee is written (spec clause, vendor document).
@@ -39,16 +41,19 @@ class Platform:
     safe_lock: str
     safe_wait: str
     source: str
+    safe_inside: tuple[str, ...] = ()
 
 
 def recognise(
     candidates: Iterable[Platform], driver: str, facts: Mapping[str, Fact]
 ) -> tuple[Platform, str] | None:
-    """The platform whose asked facts match, with the evidence; None when none does."""
-    for candidate in candidates:
-        if candidate.driver == driver and (evidence := candidate.matches(facts)):
-            return candidate, evidence
-    return None
+    """The platform whose asked facts match, with the evidence; None when none does, or more than one."""
+    found = [
+        (candidate, evidence)
+        for candidate in candidates
+        if candidate.driver == driver and (evidence := candidate.matches(facts))
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def machine_facts() -> dict[str, Fact]:
@@ -63,6 +68,7 @@ def machine_facts() -> dict[str, Fact]:
     }
     for name in ("enabled", "defrag", "shmem_enabled"):
         facts[f"thp_{name}"] = _selected(THP / name)
+    facts["drm"] = _graphics(DRM)
     facts["thp_bytes"] = _number(THP / "hpage_pmd_size")
     facts["hugetlb_pages"] = _number(Path("/proc/sys/vm/nr_hugepages"))
     return facts
@@ -198,6 +204,18 @@ def _cpu_name() -> str:
         if key.strip() in ("model name", "CPU part"):
             return value.strip()
     return "unknown"
+
+
+def _graphics(folder: Path) -> str:
+    """ "driver:vendor:device" of each graphics device, "" where the kernel shows none."""
+    devices = [
+        card / "device" for card in sorted(folder.glob("card*")) if (card / "device" / "driver").exists()
+    ]
+    asked = [
+        (d / "driver").resolve().name + "".join(f":{_text(d / w).strip()}" for w in ("vendor", "device"))
+        for d in devices
+    ]
+    return " ".join(dict.fromkeys(one for one in asked if one.count("0x") == 2))
 
 
 def _selected(path: Path) -> str:

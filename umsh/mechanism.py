@@ -74,7 +74,7 @@ class Mechanism:
     @classmethod
     def parse(cls, name: str) -> Mechanism:
         """The mechanism a name stands for; NeedError when it is not of the form above."""
-        where, colon, how = name.partition(":")
+        where, colon, how = str(name).partition(":")
         memory, dot, pages = where.rpartition(".")
         write, slash, read = how.partition("/")
         known = pages in PAGES and write in WRITE_METHODS and read in READ_METHODS
@@ -95,8 +95,8 @@ class Backing:
     """What the pages of a mapping really are, read back from the kernel.
 
     requested: the page kind asked for. huge_bytes / total_bytes: how much of it the kernel backs
-    with pages larger than the base page. page_bytes: the large page size. source: how it was
-    verified ("pagemap_scan", "smaps", or "driver" where the mapping is not ours).
+    with pages larger than the base page. page_bytes: the large page size, or the base page's where
+    no large one fits. source: how it was verified ("pagemap_scan", "smaps", or "driver" where the mapping is not ours).
     """
 
     requested: str

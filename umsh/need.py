@@ -47,8 +47,10 @@ class Need:
                 f"A region holds 1 to {NBYTES_MAX} bytes; nothing was bound.",
                 "Check the shape and dtype.",
             )
-        if self.passes < 1:
-            raise NeedError(f"passes={self.passes} was given.", "Nothing was bound.", "Use passes >= 1.")
+        if not isinstance(self.passes, int) or self.passes < 1:
+            raise NeedError(
+                f"passes={self.passes!r} was given.", "Nothing was bound.", "Use a whole number from 1 up."
+            )
 
 
 def nbytes_of(shape: tuple[int, ...], itemsize: int) -> int:

@@ -32,7 +32,8 @@ def missing(device: Device, mechanism: Mechanism, need: Need) -> str:
 def safe_mechanisms(device: Device, need: Need, platform: Platform | None) -> tuple[Mechanism, ...]:
     """Mechanisms the vendor guarantees for `need` here, preferred first (contract, Safe defaults)."""
     if platform is not None:
-        named = [Mechanism.parse(name) for name in platform.safe_mechanisms]
+        inside = platform.safe_inside if need.boundary == "inside" else ()
+        named = [Mechanism.parse(name) for name in inside or platform.safe_mechanisms]
     else:
         named = [_plain(kind) for kind in device.memory_kinds()]
     guaranteed = {kind.name for kind in device.memory_kinds() if _guaranteed(kind, need.boundary)}

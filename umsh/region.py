@@ -116,7 +116,7 @@ class Region:
     def word(self, index: int) -> Word:
         """Control word `index`: the 32 bits at byte 4 * index, for umsh.acquire and umsh.release."""
         self._check_inside("region.word()", "umsh.Flag or umsh.Lock")
-        if not 0 <= index < self.nbytes // 4 or self._address % 4:
+        if not isinstance(index, int) or not 0 <= index < self.nbytes // 4 or self._address % 4:
             raise NeedError(
                 f"Word {index} of {self.nbytes // 4} words from {self._address:#x} on was asked for.",
                 "No word was made.",
@@ -228,9 +228,13 @@ class Region:
                 "Nothing was handed over.",
                 "Use region.cpu and region.gpu, ordered by flags, locks and words.",
             )
-        last = self._loan
         if not self._guard.acquire(False):
+            last = self._loan
             raise last.open_error() if last is not None else verb_open_error()
+        last = self._loan  # read only now: another thread may have ended its turn, or unbound, since
+        if self._closed:
+            self._guard.release()
+            raise closed(self._closed)
         if last is not None and (live := last.live()):
             self._guard.release()
             raise last.live_error(live)
@@ -282,10 +286,10 @@ class Region:
         return sys.getrefcount(self._flat) + sys.getrefcount(self._device_flat)
 
     def _range(self, offset: int, nbytes: int | None) -> tuple[int, int]:
-        count = self.nbytes - offset if nbytes is None else nbytes
-        if offset < 0 or count < 0 or offset + count > self.nbytes:
+        count = self.nbytes - offset if nbytes is None and isinstance(offset, int) else nbytes
+        if not isinstance(count, int) or offset < 0 or count < 0 or offset + count > self.nbytes:
             raise NeedError(
-                f"Bytes [{offset}, {offset + count}) of a region of {self.nbytes} bytes were named.",
+                f"{nbytes} bytes from {offset!r} on of a region of {self.nbytes} bytes were named.",
                 "Nothing was done.",
                 "Stay inside the region.",
             )

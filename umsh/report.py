@@ -154,15 +154,23 @@ def _details(title: str, body: str, state: str = "") -> str:
 
 
 def _table(sheet: Sheet) -> str:
-    head = "".join(f"<th>{escape(column)}</th>" for column in sheet.columns)
-    body = "".join(
-        f"<tr>{''.join(_cell(c, cell) for c, cell in zip(sheet.columns, row, strict=True))}</tr>"
-        for row in sheet.rows
-    )
+    """The sheet as a table; evidence beside many narrow columns would be narrower still, so it goes below."""
+    below = sheet.columns[-1] == "evidence" and len(sheet.columns) > 4
+    columns = sheet.columns[:-1] if below else sheet.columns
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    body = "".join(_row(columns, row, below) for row in sheet.rows)
     note = f'<p class="note">{escape(sheet.note)}</p>' if sheet.note else ""
     return (
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{note}'
     )
+
+
+def _row(columns: tuple[str, ...], row: tuple[str, ...], below: bool) -> str:
+    cells = "".join(_cell(c, cell) for c, cell in zip(columns, row, strict=not below))
+    if not below:
+        return f"<tr>{cells}</tr>"
+    why = f'<tr><td class="why" colspan="{len(columns)}">{escape(row[-1])}</td></tr>'
+    return f'<tr class="open">{cells}</tr>{why}'
 
 
 def _cell(column: str, text: str) -> str:

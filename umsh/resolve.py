@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -10,7 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from umsh.choice import Choice, ControlRow, DataRow, load, own_path
-from umsh.errors import FallbackWarning, RecordError, StaleChoiceWarning, UmshWarning, UnsupportedError
+from umsh.errors import (
+    FallbackWarning,
+    NeedError,
+    RecordError,
+    StaleChoiceWarning,
+    UmshWarning,
+    UnsupportedError,
+)
 from umsh.mechanism import Mechanism
 from umsh.possible import missing, missing_control, safe_controls, safe_mechanisms
 
@@ -71,7 +79,10 @@ def in_force(device: Device, argument: str | os.PathLike[str] | None = None) -> 
     Raises RecordError for an argument or UMSH_CHOICE that cannot be used; other sources are passed
     over with a warning. Read once per process, device and source.
     """
-    given = "" if argument is None else os.fspath(argument)
+    try:
+        given = "" if argument is None else str(os.fspath(argument))
+    except TypeError as error:
+        raise NeedError(f"choice={argument!r} is no path.", "Nothing was bound.", "Give a path.") from error
     return _in_force(device, given, os.environ.get(ENVIRONMENT, ""))
 
 
@@ -155,8 +166,8 @@ def resolve_data(
         raise _nothing(device, need)
     if row is not None and candidates[0].name != row.mechanism:
         warn_once(FallbackWarning(f"{notes[0]}. {candidates[0]} is used instead."))
-    chosen_by_row = row is not None and candidates[0].name in (row.mechanism, row.next)
-    return Resolved(force, force.origin if chosen_by_row else SAFE_DEFAULT, candidates, row, tuple(notes))
+    origin = force.origin if candidates[0] in ranked else SAFE_DEFAULT
+    return Resolved(force, origin, candidates, row, tuple(notes))
 
 
 def resolve_control(
@@ -262,13 +273,14 @@ def _shipped(device: Device, platform: Platform | None) -> list[Path]:
 
 
 def _same_range(one: str, other: str) -> bool:
-    """Whether two driver versions share their first number, such as "3" of "OpenCL 3.0 PoCL 3.0-rc2"."""
-    return _first_number(one) == _first_number(other)
+    """Whether two drivers have the same major version, such as 7 of "OpenCL 3.0 PoCL 7.1"."""
+    return _major(one) == _major(other)
 
 
-def _first_number(version: str) -> str:
-    digits = "".join(char if char.isdigit() else " " for char in version).split()
-    return digits[0] if digits else ""
+def _major(version: str) -> str:
+    own = re.sub(r"^OpenCL \d+\.\d+ ", "", version)
+    number = re.search(r"\d+", own)
+    return number[0] if number else ""
 
 
 def _nothing(device: Device, need: Need) -> UnsupportedError:

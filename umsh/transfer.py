@@ -27,7 +27,10 @@ def write(
     Raises NeedError for another shape or dtype (nothing is copied), RegionBusy, TurnError, WaitTimeout.
     """
     if type(array) is not np.ndarray:
-        array = np.asarray(array)
+        try:
+            array = np.asarray(array)
+        except ValueError as error:
+            raise NeedError(f"It is no array: {error}.", "Nothing was copied.", "Give one shape.") from error
     if array.dtype != region.dtype or (offset is None and array.shape != region.shape):
         raise _mismatch(region, "array", array)
     if not region._cpu_writes:
@@ -56,10 +59,11 @@ def read(
     so far, told of by on_gpu or not. Blocks until the data are there (contract R1-R3).
     Raises NeedError for a wrong `out` (left untouched), RegionBusy, TurnError, WaitTimeout.
     """
-    if out is not None and (
-        out.dtype != region.dtype or out.shape != region.shape or not out.flags.writeable
-    ):
-        raise _mismatch(region, "out", out)
+    if out is not None:
+        if not isinstance(out, np.ndarray):
+            raise NeedError(f"out is a {type(out).__name__}.", "Nothing was copied.", "Give a NumPy array.")
+        if out.dtype != region.dtype or out.shape != region.shape or not out.flags.writeable:
+            raise _mismatch(region, "out", out)
     if not region._gpu_writes:
         raise region._direction_error("the CPU is not the receiver")
     if region._inside:
@@ -94,9 +98,9 @@ def _copy_in(region: Region, array: Array, offset: int | None, stream: object) -
 def _part(region: Region, array: Array, offset: int) -> Array:
     """The region's elements [offset, offset + array.size) in the array's shape; NeedError outside."""
     size = region._array.size
-    if not 0 <= offset <= size - array.size:
+    if not isinstance(offset, int) or not 0 <= offset <= size - array.size:
         raise NeedError(
-            f"Elements [{offset}, {offset + array.size}) were to be written; the region has {size}.",
+            f"{array.size} elements from {offset!r} on were to be written; the region has {size}.",
             "Nothing was copied.",
             "Stay inside the region.",
         )

@@ -2,132 +2,156 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 
 from umsh.backends.driver import Agent, Memory, Pending, StepRun, check_range
-from umsh.backends.model import locks
-from umsh.backends.model.cost import COST_NS, block_ns, pattern, poll_ns
-from umsh.backends.model.interpret import POLLS_MAX, WORD, Interpreter
-from umsh.backends.model.memory import ModelMemory
-from umsh.backends.model.port import Port
-from umsh.backends.model.schedule import Job, Schedule, Together
+from umsh.backends.model import cost
+from umsh.backends.model.description import Machine
+from umsh.backends.model.memory import ModelMemory, every
+from umsh.backends.model.schedule import Block, Role, Schedule, Together
 from umsh.errors import UnsupportedError
-from umsh.mechanism import READ_METHODS, THROTTLE_LEVELS, WRITE_METHODS
+from umsh.mechanism import THROTTLE_LEVELS
 from umsh.native import lib
 
-T = TypeVar("T")
+MIB, WORD = 1 << 20, 0xFFFFFFFF
 PING, PONG = 0, 128  # byte offsets of the two flags of echo and poll
-POLLERS_MAX = 64
-NO_RB = "no load that passes the cache on write-back memory"
+WORDS_ONLY = "words"  # the kind that carries the harness's own words
+METHODS = {
+    name: int(getattr(lib, f"UMSH_METHOD_{name.upper()}")) for name in ("WA", "WF", "WBp", "RA", "RI", "RB")
+}
+ALGORITHMS = ("cas", "ticket", "peterson")
+POLLS_MAX = 20_000
 
 
 class ModelAgent(Agent):
     """The CPU or the GPU of the model."""
 
-    def __init__(self, port: Port, schedule: Schedule) -> None:
-        self.kind = port.name
-        self.port = port
+    def __init__(self, name: str, machine: Machine, schedule: Schedule) -> None:
+        self.kind = name
+        self.agent = cost.CPU if name == "cpu" else cost.GPU
+        self._machine = machine
         self._schedule = schedule
+        self._held = int(machine[f"{name}.cache_size"] * MIB)
 
     def methods(self) -> Mapping[str, str]:
-        absent = {"copy": "no copy engine"} if self.kind == "gpu" else {"copy": "no copy engine", "RB": NO_RB}
-        return {name: absent.get(name, "") for name in (*WRITE_METHODS, *READ_METHODS)}
+        methods = self._machine.methods[self.kind]
+        return {**dict.fromkeys(methods.has, ""), **methods.absent}
 
     def fill(self, memory: Memory, offset: int, nbytes: int, seed: int, method: str) -> Pending[None]:
-        check_range(memory, offset, nbytes, 4)
-        where = self._checked(memory, method)
+        where = self._block(memory, offset, nbytes, method)
+        ns = cost.write_ns(self._machine, self.kind, where.text, where.pages, nbytes, method)
+        how, sampled, a, held = METHODS[method], every(nbytes), self.agent, self._held
 
-        def job() -> Job[None]:
-            yield COST_NS["launch"]
-            self.port.write_block(where, offset, pattern(seed, nbytes), method)
-            yield block_ns(nbytes)
+        def act(w: Any) -> None:
+            lib.umsh_model_fill(w, a, offset, nbytes, seed & WORD, how, sampled, held)
 
-        return self._schedule.start(self.port, job())
+        return cast(Pending[None], self._start(where, act, ns))
 
     def check(self, memory: Memory, offset: int, nbytes: int, seed: int, method: str) -> Pending[int]:
-        check_range(memory, offset, nbytes, 4)
-        where = self._checked(memory, method)
-
-        def job() -> Job[int]:
-            yield COST_NS["launch"]
-            seen = np.frombuffer(self.port.read_block(where, offset, nbytes, method), np.uint32)
-            yield block_ns(nbytes)
-            return int(np.count_nonzero(seen != np.frombuffer(pattern(seed, nbytes), np.uint32)))
-
-        return self._schedule.start(self.port, job())
+        where = self._block(memory, offset, nbytes, method)
+        ns = cost.read_ns(self._machine, self.kind, where.text, where.pages, nbytes, method)
+        how, sampled, a = METHODS[method], every(nbytes), self.agent
+        return cast(
+            Pending[int],
+            self._start(
+                where,
+                lambda w: int(lib.umsh_model_check(w, a, offset, nbytes, seed & WORD, how, sampled)),
+                ns,
+            ),
+        )
 
     def gather(self, memory: Memory, count: int, seed: int, stride: int, method: str) -> Pending[int]:
         check_range(memory, 0, stride, 4, nbytes_min=4)
-        where = self._checked(memory, method)
-
-        def job() -> Job[int]:
-            yield COST_NS["launch"]
-            seen = np.frombuffer(self.port.read_block(where, 0, where.nbytes // 4 * 4, method), np.uint32)
-            places = np.frombuffer(pattern(seed, 4 * count), np.uint32) % (where.nbytes // stride)
-            yield count * COST_NS["load"]
-            return int(seen[places * (stride // 4)].sum(dtype=np.uint64)) & WORD
-
-        return self._schedule.start(self.port, job())
+        where = self._data(memory, method)
+        ns = count * cost.gather_ns(self._machine, self.kind, where.text, where.pages, where.nbytes, method)
+        how, a = METHODS[method], self.agent
+        return cast(
+            Pending[int],
+            self._start(
+                where, lambda w: int(lib.umsh_model_gather(w, a, count, seed & WORD, stride, how)), ns
+            ),
+        )
 
     def steps(self, run: StepRun) -> Pending[int]:
-        self.port.chance.seed(int(run.settings[lib.UMSH_SET_SEED]) + run.role)
-        return self._schedule.start(self.port, Interpreter(self.port, run).play())
+        settings = np.ascontiguousarray(run.settings, np.uint32)
+        self._schedule.seed(int(settings[lib.UMSH_SET_SEED]) + run.role)
+        home = self._checked(run.registers).home
+        words, control = self._checked(run.words), self._checked(run.control)
+        rows = np.ascontiguousarray(run.program, np.int32)
+        job = {"role": run.role, "instances": run.instances}
+        return self._role([words, control], rows, settings, home[: len(home) // 4 * 4].view(np.uint32), job)
 
     def echo(self, words: Memory, rounds: int, first: bool) -> Pending[int]:
-        return self._schedule.start(self.port, self._echo(self._checked(words), rounds, first))
+        return self._echo(self._data(words), rounds, first, {})
 
     def poll(self, words: Memory, level: str, threads: int, rounds: int) -> Pending[int]:
         if threads > self.pollers_max(level):
             raise UnsupportedError(
                 f"{threads} pollers at level {level!r} were asked for.", "Nothing was started.",
-                f"The model has {POLLERS_MAX}, at {', '.join(THROTTLE_LEVELS)}.",
+                f"The model has {self.pollers_max('thread')}, at {', '.join(THROTTLE_LEVELS)}.",
             )  # fmt: skip
-        return self._schedule.start(self.port, self._echo(self._checked(words), rounds, first=False))
+        added = int(cost.round_ns(self._machine, level, threads))
+        return self._echo(self._data(words), rounds, False, {"round_ns": added})
 
     def lock_rounds(
         self, words: Memory, counter: Memory, rounds: int, algorithm: str, threads: int
     ) -> Pending[int]:
-        if algorithm not in locks.ALGORITHMS:
+        if algorithm not in ALGORITHMS:
             raise UnsupportedError(
                 f"Lock {algorithm!r} was asked for.", "Nothing was started.",
-                f"Use one of {', '.join(locks.ALGORITHMS)}.",
+                f"Use one of {', '.join(ALGORITHMS)}.",
             )  # fmt: skip
-        where, count = self._checked(words), self._checked(counter)
-        jobs = [self._lock_rounds(where, count, rounds, algorithm) for _ in range(threads)]
-        return Together([self._schedule.start(self.port, job) for job in jobs])
+        how = getattr(lib, f"UMSH_LOCK_{algorithm.upper()}") << 8
+        rows = [
+            (lib.UMSH_STEP_LOCK | how, 0, 0, 0),
+            (lib.UMSH_STEP_INCREMENT, lib.UMSH_IN_CONTROL, 0, 0),
+            (lib.UMSH_STEP_UNLOCK | how, 0, 0, 0),
+        ]
+        where = [self._data(words), self._data(counter)]
+        return Together([self._bare(where, rows, rounds, {}) for _ in range(threads)])
 
     def pollers_max(self, level: str) -> int:
-        return POLLERS_MAX if level in THROTTLE_LEVELS else 0
+        return int(self._machine["gpu.threads"]) if level in THROTTLE_LEVELS else 0
 
-    def _echo(self, words: ModelMemory, rounds: int, first: bool) -> Job[int]:
-        yield COST_NS["launch"]
+    def _echo(self, words: ModelMemory, rounds: int, first: bool, job: dict[str, int]) -> Pending[int]:
         mine, theirs = (PING, PONG) if first else (PONG, PING)
-        for number in range(1, rounds + 1):
-            if first:
-                self.port.store(words, mine, number, 4, "release", wakes=True)
-            for poll in range(POLLS_MAX):
-                yield poll_ns(poll)
-                if self.port.load(words, theirs, 4, "acquire") >= number:
-                    break
-            else:
-                return number - 1
-            if not first:
-                self.port.store(words, mine, number, 4, "release", wakes=True)
-        return rounds
+        tell = (lib.UMSH_STEP_STORE | lib.UMSH_ORDER_RELEASE << 8, mine, 0, 1)
+        listen = (lib.UMSH_STEP_WAIT | lib.UMSH_ORDER_ACQUIRE << 8, theirs, 0, 1)
+        return self._bare([words], [tell, listen] if first else [listen, tell], rounds, job)
 
-    def _lock_rounds(self, where: ModelMemory, count: ModelMemory, rounds: int, algorithm: str) -> Job[int]:
-        yield COST_NS["launch"]
-        for number in range(rounds):
-            if not (yield from locks.take(self.port, where, 0, algorithm, POLLS_MAX)):
-                return number
-            value = self.port.load(count, 0)
-            yield COST_NS["load"]
-            self.port.store(count, 0, (value + 1) & WORD)
-            yield from locks.give(self.port, where, 0, algorithm)
-        return rounds
+    def _bare(self, memories: list[ModelMemory], rows: Sequence[tuple[int, ...]], rounds: int,
+              job: dict[str, int]) -> Pending[int]:  # fmt: skip
+        """A program of the driver's own: one slot, values that count the rounds, no control words."""
+        settings = np.zeros(lib.UMSH_SET_COUNT, np.uint32)
+        settings[[lib.UMSH_SET_STEPS, lib.UMSH_SET_REGISTERS, lib.UMSH_SET_SLOTS]] = len(rows), 0, 1
+        settings[lib.UMSH_SET_GRACE] = POLLS_MAX
+        where = {"instances": rounds, "epoch": 1, "bare": 1, **job}
+        return self._role(memories, np.array(rows, np.int32), settings, np.zeros(1, np.uint32), where)
+
+    def _role(self, memories: list[ModelMemory], rows: Any, settings: Any, registers: Any,
+              job: dict[str, int]) -> Pending[int]:  # fmt: skip
+        begun = self._schedule.clock_ns + cost.start_ns(self._machine, self.kind)
+        role = Role(self._schedule, self.agent, begun, memories, rows, settings, registers, job)
+        return self._schedule.start(role)  # type: ignore[no-any-return]
+
+    def _start(self, memory: ModelMemory, act: Any, ns: float) -> Any:
+        begun = self._schedule.clock_ns + cost.start_ns(self._machine, self.kind)
+        return self._schedule.start(Block(self._schedule, self.agent, begun, memory, act, ns))
+
+    def _block(self, memory: Memory, offset: int, nbytes: int, method: str) -> ModelMemory:
+        check_range(memory, offset, nbytes, 4)
+        return self._data(memory, method)
+
+    def _data(self, memory: Memory, method: str = "RA") -> ModelMemory:
+        where = self._checked(memory, method)
+        if where.kind.name == WORDS_ONLY:
+            raise UnsupportedError(
+                "Memory of kind 'words' is for litmus tests.", "Nothing was started.", "Use another."
+            )
+        return where
 
     def _checked(self, memory: Memory, method: str = "RA") -> ModelMemory:
         missing = self.methods().get(method, "not known")

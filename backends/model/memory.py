@@ -1,81 +1,53 @@
-"""Modelled memory: the bytes themselves and each agent's private copy of its lines."""
+"""Modelled memory: the bytes themselves and each agent's cached copy of their lines."""
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from umsh.backends.driver import Event, Memory, Stream
-from umsh.mechanism import Backing, MemoryKind
+from umsh.backends.model.description import MemoryText, memory_kind
+from umsh.mechanism import Backing
+from umsh.native import ffi
 
-LINE_NBYTES = 64
-ALIGN_NBYTES = 128
+ALIGN_NBYTES, LINE_NBYTES = 128, 64
+EXACT_NBYTES = 1 << 20  # larger blocks are followed at one line in 64 KiB; their time counts every byte
+SAMPLED_LINES = (64 << 10) // LINE_NBYTES
 Bytes = NDArray[np.uint8]
-
-KINDS = (
-    MemoryKind("coherent", ("driver",), "WB", "WB", "two-way", True, True),
-    MemoryKind("cached", ("driver",), "WB", "WB", "none", False, False, note="private write-back caches"),
-)
-
-
-class Image:
-    """One agent's cached lines of one memory. valid, dirty: bool [lines]; a dirty line is valid."""
-
-    def __init__(self, home: Bytes) -> None:
-        self.home = home
-        self.bytes = np.zeros(len(home), np.uint8)
-        self.view = self.bytes.data
-        lines = -(-len(home) // LINE_NBYTES)
-        self.valid = np.zeros(lines, np.bool_)
-        self.dirty = np.zeros(lines, np.bool_)
-
-    def fetch(self, line: int) -> None:
-        """Make the line valid, from memory unless it already is."""
-        if not self.valid[line]:
-            span = _span(line)
-            self.bytes[span] = self.home[span]
-            self.valid[line] = True
-
-    def fetch_all(self, lines: range) -> None:
-        """fetch() of every line that is not valid."""
-        for line in np.flatnonzero(~self.valid[lines.start : lines.stop]):
-            self.fetch(lines.start + int(line))
-
-    def write_back(self, line: int) -> None:
-        """Put a dirty line into memory, all of it; it stays valid."""
-        if self.dirty[line]:
-            span = _span(line)
-            self.home[span] = self.bytes[span]
-            self.dirty[line] = False
-
-    def drop(self, line: int) -> None:
-        """Write back and invalidate: user space has no invalidation that throws a dirty line away."""
-        self.write_back(line)
-        self.valid[line] = False
-
-    def clean(self) -> None:
-        """Write back and invalidate everything."""
-        for line in np.flatnonzero(self.dirty):
-            self.write_back(int(line))
-        self.valid[:] = False
 
 
 class ModelMemory(Memory):
-    """Zeroed memory of one of KINDS, or the caller's own bytes. `address` is a true address of its bytes."""
+    """Zeroed memory of a described kind, or the caller's own bytes. `address` is a true address of its bytes.
 
-    def __init__(self, kind: MemoryKind, nbytes: int, home: Bytes | None = None) -> None:
-        self.kind = kind
+    images: uint8 [agent][byte], whole lines; marks: uint8 [agent][line]; native: all of it, for C.
+    """
+
+    def __init__(self, text: MemoryText, pages: str, nbytes: int, home: Bytes | None = None,
+                 split: bool = False, freed: Callable[[int], None] | None = None) -> None:  # fmt: skip
+        self.kind = memory_kind(text)
+        self.text = text
+        self.pages = "4k" if split else pages
         self.nbytes = nbytes
         self.home = _aligned(nbytes) if home is None else home
-        self.view = self.home.data
         self.address = self.device_address = int(self.home.ctypes.data)
         self.kernel_arg: Any = self
-        self.backing = Backing("driver", 0, nbytes, 0, "driver")
-        self.coherent = kind.coherence == "two-way"
+        huge = nbytes >> 21 << 21 if pages in ("thp", "hugetlb") else 0
+        self.backing = Backing(pages, huge, nbytes, 2 << 20 if huge else 0, "model")
         self.keep: object = None
-        self.images = {"cpu": Image(self.home), "gpu": Image(self.home)}
+        lines = -(-nbytes // LINE_NBYTES)
+        self.images = np.zeros((2, lines * LINE_NBYTES), np.uint8)
+        self.marks = np.zeros((2, lines), np.uint8)
+        self.native = ffi.new("umsh_model_memory *", {
+            "home": _pointer(self.home), "images": [_pointer(one) for one in self.images],
+            "marks": [_pointer(one) for one in self.marks], "nbytes": nbytes,
+            "cached": [policy == "WB" for policy in (text.cpu, text.gpu)],
+            "coherent": {"none": (0, 0), "one-way": (0, 1), "two-way": (1, 1)}[text.coherence],
+        })  # fmt: skip
+        self.freed = weakref.finalize(self, freed, nbytes) if freed else None
 
     def upload(self, offset: int, nbytes: int, stream: Stream) -> Event | None:
         return None
@@ -84,16 +56,18 @@ class ModelMemory(Memory):
         return None
 
     def free(self) -> None:
-        """The bytes go with the last reference to them."""
+        """The bytes go with the last reference to them; the budget gets them back now."""
+        if self.freed is not None:
+            self.freed()
 
 
-def lines_of(offset: int, nbytes: int) -> range:
-    """The lines that bytes [offset, offset + nbytes) touch."""
-    return range(offset // LINE_NBYTES, -(-(offset + nbytes) // LINE_NBYTES))
+def every(nbytes: int) -> int:
+    """One line in how many of a block is followed."""
+    return 1 if nbytes <= EXACT_NBYTES else SAMPLED_LINES
 
 
-def _span(line: int) -> slice:
-    return slice(line * LINE_NBYTES, (line + 1) * LINE_NBYTES)
+def _pointer(array: Bytes) -> Any:
+    return ffi.cast("uint8_t *", array.ctypes.data)
 
 
 def _aligned(nbytes: int) -> Bytes:

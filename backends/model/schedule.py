@@ -1,87 +1,159 @@
-"""Virtual time: jobs of the agents as coroutines, interleaved by a seeded adversary."""
+"""Virtual time: jobs of the agents, interleaved by a seeded adversary in native/model_steps.c."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Generator, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
 
 from umsh.backends.driver import Event, Pending, Stream
-from umsh.backends.model.port import Port
-from umsh.errors import WaitTimeout
+from umsh.backends.model.cost import CPU, GPU, Floats
+from umsh.backends.model.memory import ModelMemory
+from umsh.errors import UnsupportedError, WaitTimeout
+from umsh.native import ffi, lib
 
 T = TypeVar("T")
-Job = Generator[int, None, T]  # yields what each of its events costs, in ns
-
-JITTER_NS = 150
 FOREVER_S = 1e9
-EVENTS_MAX = 20_000_000  # of one wait for a job, whose own bounds are smaller
+EVENTS_MAX = 200_000_000  # of one wait for a job, whose own bounds are smaller
 
 
 class Running(Pending[T], Generic[T]):
-    """One job of one agent on the schedule."""
+    """One job of one agent, begun at a virtual time on one or two memories."""
 
-    def __init__(self, schedule: Schedule, port: Port, job: Job[T]) -> None:
+    def __init__(
+        self, schedule: Schedule, agent: int, begun_ns: float, memories: Sequence[ModelMemory]
+    ) -> None:
         self._schedule = schedule
-        self.port = port
-        self.job = job
-        self.time_ns = schedule.clock_ns
+        self.agent = agent
+        self.time_ns = int(begun_ns)
+        self.memories = list(memories)
         self.done = False
-        self._value: T | None = None
-
-    def step(self) -> None:
-        """One event; at the end the driver's work between kernels."""
-        try:
-            self.time_ns += next(self.job)
-        except StopIteration as stop:
-            self._value = stop.value
-            self.done = True
-            self.port.settle()
+        self.value: T | None = None
 
     def result(self, timeout_s: float) -> T:
         self._schedule.finish(self, timeout_s)
-        return self._value  # type: ignore[return-value]
+        return self.value  # type: ignore[return-value]
+
+
+class Block(Running[T]):
+    """A run of accesses as one event. act(world): its effect; ns: its time."""
+
+    def __init__(self, schedule: Schedule, agent: int, begun_ns: float, memory: ModelMemory,
+                 act: Callable[[Any], T], ns: float) -> None:  # fmt: skip
+        super().__init__(schedule, agent, begun_ns, [memory])
+        self.act = act
+        self.ns = ns
+
+
+class Role(Running[int]):
+    """A program of steps. rows: int32 [n][4]; settings, registers: uint32, see steps.h; job: its fields."""
+
+    def __init__(self, schedule: Schedule, agent: int, begun_ns: float, memories: Sequence[ModelMemory],
+                 rows: Any, settings: Any, registers: Any, job: dict[str, int]) -> None:  # fmt: skip
+        super().__init__(schedule, agent, begun_ns, memories)
+        self._kept = rows, settings, registers
+        fields = {"agent": agent, "time_ns": self.time_ns, "live": 1, "epoch": lib.UMSH_EPOCH, **job}
+        self.job = ffi.new("umsh_model_job *", fields)
+        self.job.program = ffi.cast("int32_t *", rows.ctypes.data)
+        self.job.settings = ffi.cast("uint32_t *", settings.ctypes.data)
+        self.job.registers = ffi.cast("uint32_t *", registers.ctypes.data)
 
 
 class Schedule:
-    """All jobs of a device. The one furthest behind in time goes next, give or take the jitter."""
+    """All jobs of a device. A block runs at its turn; roles run together, the one furthest behind first."""
 
-    def __init__(self, ports: tuple[Port, Port], chance: random.Random) -> None:
+    def __init__(self, costs: Floats, faults: int, weak_cpu: bool) -> None:
         self.clock_ns = 0
-        self._ports = ports
-        self._chance = chance
-        self._running: list[Running[object]] = []
+        self._world = ffi.new(
+            "umsh_model_world *", {"chance": 1, "faults": faults, "cpu_weak": int(weak_cpu)}
+        )
+        for agent in (CPU, GPU):
+            self._world.cost[agent][0 : costs.shape[1]] = costs[agent].tolist()
+        self._running: list[Block[Any] | Role] = []
+        self._used: dict[int, ModelMemory] = {}
 
-    def start(self, port: Port, job: Job[T]) -> Running[T]:
-        port.settle()
-        running = Running(self, port, job)
-        self._running.append(running)  # type: ignore[arg-type]
-        return running
+    def seed(self, seed: int) -> None:
+        """Begin the adversary's choices anew."""
+        self._world.chance = seed + 1
 
-    def unfinished(self) -> list[Running[object]]:
+    def start(self, job: Any) -> Any:
+        self._running.append(job)
+        return job
+
+    def unfinished(self) -> list[Block[Any] | Role]:
         return list(self._running)
 
-    def finish(self, wanted: Running[T], timeout_s: float) -> None:
+    def finish(self, wanted: Running[Any], timeout_s: float) -> None:
         """Run everything until `wanted` has ended. WaitTimeout after `timeout_s` of virtual time."""
-        jitter = self._chance.random
         deadline_ns = self.clock_ns + timeout_s * 1e9
-        for _ in range(EVENTS_MAX):
-            if wanted.done:
-                return
-            if wanted.time_ns > deadline_ns:
-                break
-            turn = min(self._running, key=lambda one: one.time_ns + JITTER_NS * jitter())
-            turn.step()
-            self.clock_ns = max(self.clock_ns, turn.time_ns)
-            if turn.done:
-                self._running.remove(turn)
-            for port in self._ports:
-                port.disturb()
-        raise WaitTimeout(
-            f"A modelled job did not end within {timeout_s} s of virtual time.",
-            "It goes on with the device's next work, to its own bound.",
-            "Wait longer, or start its partner.",
-        )
+        for job in self.unfinished():
+            if isinstance(job, Block) and not wanted.done:
+                self._do(job)
+        if not wanted.done:
+            self._play(wanted, deadline_ns)
+        if not wanted.done:
+            raise WaitTimeout(
+                f"A modelled job did not end within {timeout_s} s of virtual time.",
+                "It goes on with the device's next work, to its own bound.",
+                "Wait longer, or start its partner.",
+            )
+
+    def _settle(self, agent: int) -> None:
+        """The driver's work between kernels, on every memory used since the GPU's last."""
+        for memory in list(self._used.values()):
+            self._show([memory])
+            lib.umsh_model_settle(self._world, agent)
+        if agent == GPU:
+            self._used.clear()
+
+    def _do(self, job: Block[Any]) -> None:
+        self._settle(job.agent)
+        self._use(job)
+        self._show(job.memories)
+        job.value = job.act(self._world)
+        job.done = True
+        self._settle(job.agent)
+        self.clock_ns = max(self.clock_ns, job.time_ns + int(job.ns))
+        self._running.remove(job)
+
+    def _play(self, wanted: Running[Any], deadline_ns: float) -> None:
+        roles = [one for one in self._running if isinstance(one, Role)][: lib.UMSH_MODEL_JOBS]
+        memories = list({id(memory): memory for role in roles for memory in role.memories}.values())
+        if len(memories) > lib.UMSH_MODEL_MEMORIES or wanted not in roles:
+            raise UnsupportedError(
+                f"{len(roles)} jobs on {len(memories)} memories run at once.", "Nothing was run.",
+                f"The model interleaves {lib.UMSH_MODEL_JOBS} jobs on {lib.UMSH_MODEL_MEMORIES} memories.",
+            )  # fmt: skip
+        self._settle(CPU)
+        self._settle(GPU)
+        jobs = ffi.new("umsh_model_job[]", len(roles))
+        for j, role in enumerate(roles):
+            jobs[j] = role.job[0]
+            place = [next(k for k, m in enumerate(memories) if m is memory) for memory in role.memories]
+            jobs[j].words, jobs[j].control = place[0], place[-1]
+            if not role.job.bare and role.job.time_ns == role.time_ns:
+                role.memories[-1].marks[:] = 0  # the harness has reset the control words in memory itself
+            self._use(role)
+        self._show(memories)
+        last = int(min(deadline_ns, 2.0**62))
+        lib.umsh_model_play(self._world, jobs, len(roles), roles.index(wanted), last, EVENTS_MAX)
+        for j, role in enumerate(roles):
+            role.job[0] = jobs[j]
+            self.clock_ns = max(self.clock_ns, role.job.time_ns)
+            if not role.job.live:
+                role.value, role.done = role.job.instance, True
+                self._running.remove(role)
+
+    def _use(self, job: Block[Any] | Role) -> None:
+        for memory in job.memories:
+            self._used[id(memory)] = memory
+
+    def _show(self, memories: Sequence[ModelMemory]) -> None:
+        """Let the native rules see these memories, and no other."""
+        for m in range(lib.UMSH_MODEL_MEMORIES):
+            if m < len(memories):
+                self._world.memory[m] = memories[m].native[0]
+            else:
+                self._world.memory[m].nbytes = 0
 
 
 class Together(Pending[int]):
@@ -106,7 +178,8 @@ class ModelEvent(Event):
 
     def wait(self, timeout_s: float) -> None:
         for job in self._jobs:
-            self._schedule.finish(job, timeout_s)
+            if not job.done:
+                self._schedule.finish(job, timeout_s)
 
 
 class ModelStream(Stream):

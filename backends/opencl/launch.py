@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import ctypes
+import os
 import threading
 import warnings
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -75,10 +79,13 @@ class Launcher:
         kind = next((k for k in CONTROL_KINDS if not device.missing(k)), "")
         self._control = device.allocate(kind, SLOT_BYTES * SLOTS, device.pages_of(kind))
         self._slots = [Slot(self._control.address + SLOT_BYTES * i) for i in range(SLOTS)]
+        self._every_slot = tuple(self._slots)  # also those that runs have taken
         self._kernels: dict[tuple[str, str], Any] = {}
         self._programs: dict[str, Any] = {}
         self._lock = threading.RLock()
         self._polls_per_s = 0.0
+        self._pid = os.getpid()
+        _launchers.add(self)
 
     def run(
         self,
@@ -135,6 +142,14 @@ class Launcher:
             slot.words[STOP] = 1
         self._slots.append(slot)
 
+    def outlive(self) -> None:
+        """Let control words and the memory of runs outlive the interpreter; tell runs that poll to end."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
+        if self._pid == os.getpid():  # a forked child may share the words
+            for slot in self._every_slot:
+                if slot.event is not None:
+                    slot.words[STOP] = 1
+
     def _take(self, uses: Any) -> Slot:
         """A slot whose last run is over, zeroed; it keeps `uses` alive. DeviceError when all are in use."""
         with self._lock:
@@ -180,3 +195,15 @@ class Launcher:
         )
         run.result(RATE_TIMEOUT_S)
         return self._device.clock_ns() - start
+
+
+_launchers: weakref.WeakSet[Launcher] = weakref.WeakSet()
+
+
+def _outlive() -> None:
+    """A kernel may still run when the interpreter ends; the system takes the pages after it."""
+    for launcher in list(_launchers):
+        launcher.outlive()
+
+
+atexit.register(_outlive)

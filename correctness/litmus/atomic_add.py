@@ -7,7 +7,7 @@ from umsh.correctness.language import Litmus, Mutant, add
 TEST = Litmus(
     clause="A5",
     boundary="inside",
-    about="control",
+    about="atomic",
     initial={"word": 0},
     roles=[[add("word", 1, "first")], [add("word", 1, "second")]],
     forbidden=["first=0 second=0", "first=1 second=1"],

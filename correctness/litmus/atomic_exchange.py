@@ -12,7 +12,7 @@ def both(order: str) -> list[list[Step]]:
 TEST = Litmus(
     clause="A5",
     boundary="inside",
-    about="control",
+    about="atomic",
     initial={"word": 0},
     roles=both("seq_cst"),
     forbidden=["first=0 second=0", "first=2 second=1"],

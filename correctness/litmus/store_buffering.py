@@ -25,7 +25,7 @@ TEST = Litmus(
     forbidden=["y=0 x=0"],
     ordinary=["y=0 x=1", "y=1 x=0"],
     mutants={
-        "no fence": Mutant([bare("x", "y", "y"), bare("y", "x", "x")]),
+        "no fence": Mutant([bare("x", "y", "y"), bare("y", "x", "x")], "near"),
         "load before store": Mutant([late("x", "y", "y"), late("y", "x", "x")]),
         "one fence": Mutant([role("x", "y", "y", "seq_cst"), bare("y", "x", "x")], "weak"),
     },

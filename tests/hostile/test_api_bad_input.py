@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -155,3 +156,36 @@ def test_timeouts_that_are_no_time_are_refused(fake: Any, verb: Any, held_stream
             region.on_cpu(timeout_s=timeout_s).__enter__()
     held_stream.complete()
     verb(region)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"passes": "x"}, {"passes": 1.5}, {"dtype": "(3,)f4"}, {"dtype": "(-1,)f4"}, {"mechanism": None},
+        {"mechanism": 5}, {"choice": 5}, {"dtype": [("a", "f4"), ("a", "f4")]},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_need_of_the_wrong_type_is_one_typed_error(wrong: dict[str, Any]) -> None:
+    with pytest.raises(NeedError):
+        umsh.bind(16, **{"dtype": "f4", **wrong})
+
+
+def test_arguments_of_the_wrong_type_are_one_typed_error() -> None:
+    words = umsh.bind(16, "u4", boundary="inside")
+    region = umsh.bind(16, "f4")
+    wrong_calls: list[Callable[[], Any]] = [
+        lambda: words.word("a"), lambda: words.word(1.5), lambda: words.publish("a"),
+        lambda: words.publish(0, "a"), lambda: umsh.read(region, [0.0] * 16),
+        lambda: umsh.write(region, np.zeros(2, "f4"), offset=1.5),
+        lambda: umsh.write(region, np.zeros(2, "f4"), offset="a"),
+        lambda: umsh.write(region, [[1.0], [1.0, 2.0]]),
+        lambda: region.on_gpu(timeout_s=float("inf")).__enter__(), lambda: umsh.unbind(region, "x"),
+    ]  # fmt: skip
+    for call in wrong_calls:
+        with pytest.raises(NeedError):
+            call()
+
+
+def test_small_regions_that_no_large_page_fits_give_no_warning() -> None:
+    umsh.unbind(umsh.bind(8192, "u1", mechanism="system.thp:WA/RA"))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import signal
 import subprocess
 import sys
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -197,3 +199,29 @@ with region.on_gpu(stream=queue) as g:
 """
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert (told.returncode, told.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("wait", ["umsh.wait(umsh.Flag(), 1)", "lock.lock()"])
+def test_an_interrupt_ends_a_wait_for_a_flag_or_lock(wait: str) -> None:
+    """Ctrl-C is taken within a slice of the wait, long before its timeout of a minute."""
+    code = (
+        "import threading, umsh\n"
+        "lock = umsh.Lock()\n"
+        "taken = threading.Event()\n"
+        "def hold():\n"
+        "    lock.lock(); taken.set(); threading.Event().wait(50)\n"
+        "threading.Thread(target=hold, daemon=True).start()\n"
+        "taken.wait()\n"
+        "print('waiting', flush=True)\n"
+        f"try:\n    {wait}\n"
+        "except KeyboardInterrupt:\n    print('interrupted', flush=True)\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    try:
+        assert child.stdout.readline() == "waiting\n"
+        time.sleep(0.2)
+        child.send_signal(signal.SIGINT)
+        assert child.communicate(timeout=20)[0] == "interrupted\n"
+    finally:
+        child.kill()

@@ -255,3 +255,20 @@ print(umsh.read(region, timeout_s=30).sum())
 """
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (told.stdout, told.stderr) == ("4096\n", "")
+
+
+@pytest.mark.parametrize("kind", ["svm", "system"])
+def test_a_process_may_end_while_our_own_kernel_runs(device: OpenCLDevice, kind: str) -> None:
+    if missing := device.missing(kind):
+        pytest.skip(missing)
+    code = f"""
+from umsh.backends import open_device
+device = open_device("opencl:0")
+memory = device.allocate({kind!r}, 1 << 28, {device.pages_of(kind)!r})
+pending = device.gpu.fill(memory, 0, 1 << 28, 1, "WA")
+word = device.allocate({kind!r}, 4096, {device.pages_of(kind)!r})
+waiting = device.gpu.echo(word, 1, False)
+"""
+    for _ in range(3):
+        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120, check=False)
+        assert ended.returncode == 0, ended.stderr.decode()[-2000:]

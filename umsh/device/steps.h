@@ -58,6 +58,7 @@ enum {
     UMSH_SET_GRACE,        /* polls that a wait makes after the partner's program has ended */
     UMSH_SET_SCRATCH,      /* byte offset in `words` of two traffic areas, one a role */
     UMSH_SET_SCRATCH_LINES,/* 128-byte lines of one traffic area, a power of two */
+    UMSH_SET_PACE,         /* what one turn of a delay counts, so that turns of both agents last about as long */
     UMSH_SET_COUNT
 };
 enum { UMSH_EPOCH = 16, UMSH_IN_CONTROL = 1 << 30, UMSH_LINE = 128 };
@@ -110,6 +111,7 @@ UMSH_FUNCTION step_bytes step_at(const step_state *s, int location) {
 
 /* Arithmetic that can be neither removed nor moved past other accesses: its result goes to the noise word. */
 UMSH_FUNCTION void step_pause(step_state *s, umsh_u32 turns) {
+    turns *= s->settings[UMSH_SET_PACE];
     for (umsh_u32 k = 0; k < turns; k++) s->noise = umsh_pattern(s->noise, k);
     step_store(step_header(s, UMSH_CONTROL_NOISE, s->role), s->noise, UMSH_ORDER_PLAIN);
 }

@@ -11,6 +11,7 @@ class _Lib:
     UMSH_LOCK_CAS: int
     UMSH_LOCK_TICKET: int
     UMSH_LOCK_PETERSON: int
+    UMSH_LOCK_DELEGATED: int
     UMSH_LOCK_HOLDER: int
     UMSH_LOCK_NEXT: int
     UMSH_LOCK_SERVING: int
@@ -21,6 +22,7 @@ class _Lib:
     UMSH_LOCK_GPU_WANTS: int
     UMSH_LOCK_GPU_SIDE: int
     UMSH_LOCK_TURN: int
+    UMSH_LOCK_GRANT: int
     UMSH_LOCK_OK: int
     UMSH_LOCK_TIMEOUT: int
     UMSH_LOCK_HOLDER_DIED: int
@@ -88,6 +90,7 @@ class _Lib:
     UMSH_SET_GRACE: int
     UMSH_SET_SCRATCH: int
     UMSH_SET_SCRATCH_LINES: int
+    UMSH_SET_PACE: int
     UMSH_SET_COUNT: int
     UMSH_EPOCH: int
     UMSH_IN_CONTROL: int
@@ -114,6 +117,9 @@ class _Lib:
     def umsh_lock_acquire(self, lock: int, algorithm: int, tag: int, timeout_ns: int, /) -> int: ...
     def umsh_lock_release(self, lock: int, algorithm: int, tag: int, /) -> int: ...
     def umsh_own_tag(self) -> int: ...
+    def umsh_delegate_serve(
+        self, locks: int, count: int, stride: int, stop: int, timeout_ns: int, /
+    ) -> int: ...
     def umsh_event_new(self) -> int: ...
     def umsh_event_drop(self, event: int, /) -> None: ...
     def umsh_event_wait(self, event: int, timeout_ns: int, /) -> int: ...
@@ -158,6 +164,42 @@ class _Lib:
         instances: int,
         settings: int,
         /,
+    ) -> int: ...
+    UMSH_MODEL_MEMORIES: int
+    UMSH_MODEL_JOBS: int
+    UMSH_MODEL_STALE: int
+    UMSH_MODEL_REORDER: int
+    UMSH_MODEL_TORN: int
+    UMSH_MODEL_LOST: int
+    UMSH_MODEL_NONATOMIC: int
+    UMSH_MODEL_SKIPS: int
+    UMSH_MODEL_LIES: int
+    UMSH_MODEL_HIT: int
+    UMSH_MODEL_MISS: int
+    UMSH_MODEL_SNOOP: int
+    UMSH_MODEL_UNCACHED: int
+    UMSH_MODEL_STORE: int
+    UMSH_MODEL_FENCE: int
+    UMSH_MODEL_MODIFY: int
+    UMSH_MODEL_FLUSH: int
+    UMSH_MODEL_PAUSE: int
+    UMSH_MODEL_TURN: int
+    UMSH_MODEL_POLL: int
+    UMSH_MODEL_IDLE: int
+    UMSH_MODEL_BYTE: int
+    UMSH_MODEL_COSTS: int
+    def umsh_model_settle(self, world: Any, agent: int, /) -> None: ...
+    def umsh_model_fill(
+        self, world: Any, agent: int, at: int, nbytes: int, seed: int, method: int, every: int, held: int, /
+    ) -> None: ...
+    def umsh_model_check(
+        self, world: Any, agent: int, at: int, nbytes: int, seed: int, method: int, every: int, /
+    ) -> int: ...
+    def umsh_model_gather(
+        self, world: Any, agent: int, count: int, seed: int, stride: int, method: int, /
+    ) -> int: ...
+    def umsh_model_play(
+        self, world: Any, jobs: Any, count: int, wanted: int, deadline_ns: int, events_max: int, /
     ) -> int: ...
 
 lib: _Lib

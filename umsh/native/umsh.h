@@ -130,6 +130,7 @@ static inline int umsh_wait(const uint32_t *flag, uint32_t value, int64_t timeou
 #define UMSH_LOCK_CAS 0      /* compare-exchange of the holder word */
 #define UMSH_LOCK_TICKET 1   /* first come, first served; up to UMSH_LOCK_QUEUE waiters keep a place */
 #define UMSH_LOCK_PETERSON 2 /* only loads and stores cross between the agents */
+#define UMSH_LOCK_DELEGATED 3 /* a CPU thread takes the lock for the GPU: umsh_delegate_serve */
 
 /* Word (uint32_t) indices. One line each for the holder, the CPU, the GPU and what both write. */
 #define UMSH_LOCK_HOLDER 0 /* tag of the holder, 0 when free */
@@ -142,6 +143,7 @@ static inline int umsh_wait(const uint32_t *flag, uint32_t value, int64_t timeou
 #define UMSH_LOCK_GPU_WANTS 64
 #define UMSH_LOCK_GPU_SIDE 65
 #define UMSH_LOCK_TURN 96 /* peterson: the side that goes first when both want: 0 CPU, 1 GPU */
+#define UMSH_LOCK_GRANT 97 /* delegated: the odd value of GPU_WANTS that the CPU has granted */
 
 #define UMSH_LOCK_OK 0
 #define UMSH_LOCK_TIMEOUT 1
@@ -165,17 +167,19 @@ static inline int umsh_lock(uint32_t *lock, int algorithm, uint32_t tag, int64_t
     case UMSH_LOCK_CAS: return umsh_lock_cas_(lock, tag, timeout_ns);
     case UMSH_LOCK_TICKET: return umsh_lock_ticket_(lock, tag, timeout_ns);
     case UMSH_LOCK_PETERSON: return umsh_lock_peterson_(lock, tag, timeout_ns);
+    case UMSH_LOCK_DELEGATED: return umsh_lock_delegated_(lock, tag, timeout_ns);
     default: return UMSH_LOCK_UNKNOWN;
     }
 }
 
 /* Give the lock back: UMSH_LOCK_OK, _NOT_HOLDER (nothing was changed) or _UNKNOWN. */
 static inline int umsh_unlock(uint32_t *lock, int algorithm, uint32_t tag) {
-    if (algorithm < UMSH_LOCK_CAS || algorithm > UMSH_LOCK_PETERSON) return UMSH_LOCK_UNKNOWN;
+    if (algorithm < UMSH_LOCK_CAS || algorithm > UMSH_LOCK_DELEGATED) return UMSH_LOCK_UNKNOWN;
     if (__atomic_load_n(&lock[UMSH_LOCK_HOLDER], __ATOMIC_RELAXED) != tag) return UMSH_LOCK_NOT_HOLDER;
     umsh_release(&lock[UMSH_LOCK_HOLDER], 0);
     if (algorithm == UMSH_LOCK_TICKET) umsh_unlock_ticket_(lock);
     if (algorithm == UMSH_LOCK_PETERSON) umsh_unlock_peterson_(lock, tag);
+    if (algorithm == UMSH_LOCK_DELEGATED) umsh_release(&lock[UMSH_LOCK_CPU_SIDE], 0);
     return UMSH_LOCK_OK;
 }
 

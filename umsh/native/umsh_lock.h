@@ -1,4 +1,4 @@
-/* umsh_lock.h: the three lock algorithms; included by umsh.h only. */
+/* umsh_lock.h: the lock algorithms; included by umsh.h only. */
 
 /* Whether `tag` is a CPU thread that no longer exists. A zombie counts as gone. Threads are looked up in this
  * PID namespace; a reused thread id looks alive, so such a lock times out. */
@@ -142,4 +142,15 @@ static inline void umsh_unlock_peterson_(uint32_t *lock, uint32_t tag) {
     int gpu = (tag & UMSH_TAG_GPU) != 0;
     umsh_release(&lock[gpu ? UMSH_LOCK_GPU_WANTS : UMSH_LOCK_CPU_WANTS], 0);
     umsh_release(&lock[gpu ? UMSH_LOCK_GPU_SIDE : UMSH_LOCK_CPU_SIDE], 0);
+}
+
+/* ---- delegated ----------------------------------------------------------------------- */
+
+/* CPU threads settle by an exchange on their own word. The GPU never touches it: it asks, and a thread in
+ * umsh_delegate_serve settles with the others for it. */
+static inline int umsh_lock_delegated_(uint32_t *lock, uint32_t tag, int64_t timeout_ns) {
+    umsh_backoff b = umsh_backoff_begin(timeout_ns);
+    int r = tag & UMSH_TAG_GPU ? UMSH_LOCK_UNKNOWN : umsh_lock_word_(&lock[UMSH_LOCK_CPU_SIDE], tag, &b);
+    if (r == UMSH_LOCK_OK) umsh_release(&lock[UMSH_LOCK_HOLDER], tag);
+    return r;
 }

@@ -9,6 +9,7 @@ import msgspec
 from umsh.backends import facts_of, platform_of
 from umsh.backends.driver import Device
 from umsh.choice import own_folder
+from umsh.mechanism import MemoryKind
 from umsh.profile import MechanismRecord, Scalar
 
 IDENTITY = (
@@ -19,6 +20,7 @@ IDENTITY = (
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """Facts of one device. litmus: (test, subject, direction) of each verdict to be had; benches:
     (benchmark, parameters) of each group to be measured. folder: where this device's own choice lives.
+    kinds: every memory kind. methods: agent -> method -> "" or the missing fact.
     """
 
     umsh: str
@@ -29,6 +31,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     identity: dict[str, Scalar]
     facts: dict[str, Scalar]
+    kinds: list[MemoryKind]
+    methods: dict[str, dict[str, str]]
     mechanisms: list[MechanismRecord]
     litmus: list[tuple[str, str, str]]
     benches: list[tuple[str, dict[str, Scalar]]]
@@ -51,6 +55,8 @@ def ask(device: Device, quick: bool) -> Asked:
         device=device.name,
         identity=identity,
         facts=facts,
+        kinds=list(device.memory_kinds()),
+        methods={agent.kind: dict(agent.methods()) for agent in (device.cpu, device.gpu)},
         mechanisms=_mechanisms(device),
         litmus=_litmus(device),
         benches=_benches(device, quick),

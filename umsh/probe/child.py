@@ -41,6 +41,11 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
 
+    @property
+    def running(self) -> bool:
+        """Whether a child process is there to be asked; without one, the next ask starts it."""
+        return self._process is not None and self._process.poll() is None
+
     def ask(self, request: dict[str, Any], deadline_s: float) -> Any:
         """The answer to a request.
 
@@ -76,7 +81,8 @@ class Child:
         self._errors.close()
 
     def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
+        if not self.running:
+            self.close()  # one that died after its last answer
             self._errors.seek(0)
             self._errors.truncate()
             # A session of its own: Ctrl-C reaches the parent, which then ends the child.
@@ -84,6 +90,7 @@ class Child:
                 [sys.executable, *self._arguments],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, start_new_session=True,
             )  # fmt: skip
+        assert self._process is not None
         return self._process
 
     def _line(self, process: subprocess.Popen[bytes], deadline_s: float) -> bytes:

@@ -61,15 +61,16 @@ def everything(settings: Settings, json: Path | None) -> int:
         show(sheet)
     if json is not None:
         write_json(json, [*_all(profile), *tables], profile=str(probe.folder / PROFILE), noise=noisy)
-    if noisy:
-        _tell(
-            f"Too noisy to rank mechanisms: {noisy}. No choice was written; what was in force stays. "
-            f"Close other work and run it again. The samples are in {probe.folder / PROFILE}."
-        )
-        return NOISY
     broken = [] if now is None else _broken(profile.verdicts, now)
     for verdict in broken:
         _tell(f"BROKEN in force: {verdict.subject} {verdict.direction}: {verdict.test}, {verdict.reason}")
+    if noisy:
+        stays = "" if broken else "; what was in force stays"
+        _tell(
+            f"Too noisy to rank mechanisms: {noisy}. No choice was written{stays}. "
+            f"Close other work and run it again. The samples are in {probe.folder / PROFILE}."
+        )
+        return BROKEN if broken else NOISY
     if settings.output is not None:
         _tell(f"To use this choice: UMSH_CHOICE={probe.folder / CHOICE}")
     print(probe.folder / CHOICE)
@@ -79,12 +80,11 @@ def everything(settings: Settings, json: Path | None) -> int:
 def facts(settings: Settings, json: Path | None) -> int:
     """Facts only."""
     asked = _ask(settings)
-    absent = tuple((m.name, m.absent) for m in asked.mechanisms if m.absent)
     tables = [
         sheets.facts_sheet("Identity", asked.identity),
         sheets.facts_sheet("Facts", asked.facts),
-        Sheet("Mechanisms", ("candidate",), tuple((m.name,) for m in asked.mechanisms if not m.absent)),
-        Sheet("Absent", ("candidate", "missing fact"), absent),
+        sheets.memories_sheet(asked.kinds),
+        sheets.methods_sheet(asked.methods),
     ]
     return _show(tables, json)
 
@@ -146,6 +146,17 @@ def verify(settings: Settings, json: Path | None) -> int:
     if not ran:
         return NOTHING
     return BROKEN if _broken(verdicts, now) else STANDS
+
+
+def new_platform(settings: Settings, name: str, folder: Path, json: Path | None) -> int:
+    """The platform file, what is unknown, then the whole probe: facts, check, bench, choose."""
+    from umsh.probe.new_platform import unknown, write
+
+    asked = _ask(settings)
+    path = write(name, asked, folder)
+    print(path)
+    show(Sheet("Still unknown", ("what", "look for"), tuple(unknown(asked))))
+    return everything(settings, json)
 
 
 def report(settings: Settings, path: Path | None) -> int:

@@ -23,7 +23,7 @@ NEEDS: tuple[tuple[Direction, tuple[Source, ...]], ...] = (
 )
 BENCH = {"cpu->gpu": "cpu_to_gpu", "gpu->cpu": "gpu_to_cpu"}
 BOUNDARIES: tuple[Boundary, ...] = ("kernel", "inside")
-PASSES_RANKED = (1, 2, 4, 8)  # those between two measured ones are interpolated sample by sample
+PASSES_RANKED = (1, 2, 4, 8, 16)  # those between two measured ones are interpolated sample by sample
 Samples = dict[int, dict[str, list[float]]]
 
 

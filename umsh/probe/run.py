@@ -208,6 +208,8 @@ class Probe:
         return records
 
     def _do(self, step: Step) -> Any:
+        if not self._child.running:
+            ask(self.settings, self._child)  # the start of a new process is no part of the step
         start = time.monotonic()
         try:
             return self._child.ask(step.request, step.deadline_s)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from umsh.choice import Choice, ControlRow, DataRow
-from umsh.mechanism import Mechanism
+from umsh.mechanism import Mechanism, MemoryKind
 from umsh.need import SOURCES
 from umsh.probe import stats
 from umsh.probe.evidence import BOTH_WAYS, standing
@@ -31,6 +31,35 @@ class Sheet:
 def facts_sheet(title: str, facts: Mapping[str, Scalar]) -> Sheet:
     """Name and value of each fact."""
     return Sheet(title, ("fact", "value"), tuple((name, str(value)) for name, value in facts.items()))
+
+
+def memories_sheet(kinds: Iterable[MemoryKind]) -> Sheet:
+    """What is known of each memory kind before any test; absent ones with the missing fact."""
+    rows = tuple(
+        (
+            kind.name, " ".join(kind.pages), f"{kind.cpu_policy} / {kind.gpu_policy}", kind.coherence,
+            "yes" if kind.documented else "no", "yes" if kind.inside else "no",
+            f"absent: {kind.absent}" if kind.absent else kind.note,
+        )
+        for kind in kinds
+    )  # fmt: skip
+    return Sheet(
+        "Memory kinds",
+        ("memory", "pages", "CPU/GPU policy", "coherence", "documented", "inside", "note or missing fact"),
+        rows,
+        "policy: of each agent's mapping. coherence: what the hardware keeps. documented, inside: the vendor "
+        "guarantees visibility at kernel boundaries, and while a kernel runs.",
+    )
+
+
+def methods_sheet(methods: Mapping[str, Mapping[str, str]]) -> Sheet:
+    """The write and read methods of each agent; absent ones with the missing fact."""
+    rows = tuple(
+        (agent, method, f"absent: {missing}" if missing else "present")
+        for agent, own in methods.items()
+        for method, missing in own.items()
+    )
+    return Sheet("Methods", ("agent", "method", "present or missing fact"), rows)
 
 
 def kinds_sheet(profile: Profile) -> Sheet:

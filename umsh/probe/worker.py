@@ -65,12 +65,14 @@ def force(device: int | str) -> Any:
     return msgspec.to_builtins(force_of(_open(device)))
 
 
-def verdict(device: int | str, test: str, subject: str, direction: str, n: int, seed: int) -> Any:
+def verdict(
+    device: int | str, test: str, subject: str, direction: str, n: int, seed: int, limit_s: float
+) -> Any:
     """One litmus test of one subject in one direction."""
     from umsh.correctness.litmus import tests
     from umsh.correctness.run import run_test
 
-    return [run_test(_open(device), tests()[test], subject, direction, n, seed).to_dict()]
+    return [run_test(_open(device), tests()[test], subject, direction, n, seed, limit_s).to_dict()]
 
 
 def bench(

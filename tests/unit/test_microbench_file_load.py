@@ -1,0 +1,20 @@
+"""The file benchmark's rows: both mmap baselines give the file's bytes, each under its own label."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import pytest
+
+from microbench import file_load
+
+
+@pytest.mark.parametrize("subject", file_load.BENCHMARK.baselines)
+def test_a_baseline_gives_the_files_bytes(subject: str, tmp_path: Path) -> None:
+    path, content = tmp_path / "file", bytes(range(256)) * 4096
+    path.write_bytes(content)
+    held: list[object] = []
+    address, note = file_load.WAYS[subject](path, len(content), held)
+    assert note == ""
+    assert ctypes.string_at(address, len(content)) == content

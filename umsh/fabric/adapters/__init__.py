@@ -1,0 +1,1 @@
+"""Thin examples of the fabric under other systems' interfaces; none of them is a dependency."""

@@ -1,0 +1,1 @@
+"""Discrete-event simulation of clients, links and GPUs; everything it prints is simulated."""
