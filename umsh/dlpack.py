@@ -14,22 +14,32 @@ LEGACY_STREAM = 1
 # has {uint32 major, minor; void *ctx; deleter; uint64 flags;} before it.
 DEVICE_OFFSET = 8
 DEVICE_OFFSET_VERSIONED = 40
+DTYPE_AFTER_DEVICE = 12  # DLDevice device; int32 ndim; DLDataType {uint8 code, bits; uint16 lanes}
 
 
-def export(array: np.ndarray[Any, Any], device: tuple[int, int], max_version: tuple[int, int] | None) -> Any:
+def export(
+    array: np.ndarray[Any, Any],
+    device: tuple[int, int],
+    max_version: tuple[int, int] | None,
+    kind: tuple[int, int] | None = None,
+) -> Any:
     """A fresh DLPack capsule over `array`'s address on `device`; it holds one reference to `array`.
 
-    The deleter is NumPy's: it runs once, on any thread, and takes the GIL. Raises BufferError for
+    kind: (type code, bits) of elements NumPy has no dtype for; `array` then has their bits. The
+    deleter is NumPy's: it runs once, on any thread, and takes the GIL. Raises BufferError for
     a dtype DLPack has no code for.
     """
     versioned = max_version is not None and max_version[0] >= 1 and _numpy_speaks_versions()
     capsule: Any = array.__dlpack__(max_version=max_version) if versioned else array.__dlpack__()
-    if device != (DL_CPU, 0):
+    if device != (DL_CPU, 0) or kind is not None:
         name = b"dltensor_versioned" if versioned else b"dltensor"
         start = _pointer()(capsule, name)
         field = start + (DEVICE_OFFSET_VERSIONED if versioned else DEVICE_OFFSET)
         ctypes.c_int32.from_address(field).value = device[0]
         ctypes.c_int32.from_address(field + 4).value = device[1]
+        if kind is not None:
+            ctypes.c_uint8.from_address(field + DTYPE_AFTER_DEVICE).value = kind[0]
+            ctypes.c_uint8.from_address(field + DTYPE_AFTER_DEVICE + 1).value = kind[1]
     return capsule
 
 

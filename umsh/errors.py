@@ -60,6 +60,10 @@ class FileError(UmshError, OSError):
     """A file that cannot be read whole: truncated, growing, refused by the file system."""
 
 
+class Cancelled(UmshError, RuntimeError):
+    """The caller asked to stop; what had been done was given back."""
+
+
 class RecordError(UmshError, ValueError):
     """A profile or choice file that is unreadable, truncated, foreign or of a future version."""
 

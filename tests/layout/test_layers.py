@@ -22,8 +22,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("umsh.lifetime", "umsh.methods", "umsh.abi", "umsh.dlpack", "umsh.views", "umsh.loan", "umsh.adopt"),
     ("umsh.region", "umsh.turns", "umsh.control", "umsh.transfer"),
     ("umsh.api", "umsh.explanation"),
+    ("umsh.files",),
     ("umsh",),
-    ("umsh.files", "umsh.correctness", "umsh.microbench", "umsh.lan", "umsh.fabric", "umsh.remote"),
+    ("umsh.correctness", "umsh.microbench", "umsh.lan", "umsh.fabric", "umsh.remote"),
     ("umsh.probe", "umsh.report", "umsh.cli"),
 )
 PYTHON_LINES_MAX, NATIVE_LINES_MAX, FUNCTION_LINES_MAX = 300, 450, 60

@@ -1,0 +1,1 @@
+"""Case studies: what an application gains over what people use today; public API only."""

@@ -1,0 +1,1 @@
+"""Case study: images decoded on the CPU into a GPU network."""

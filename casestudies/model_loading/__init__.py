@@ -1,0 +1,1 @@
+"""Case study: a model file into the memory that kernels read."""

@@ -1,0 +1,1 @@
+"""Case study: GPU logits, CPU sampling, every token."""

@@ -1,0 +1,1 @@
+"""Case study: sparse voxel features from the GPU to CPU post-processing."""

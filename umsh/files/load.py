@@ -1,0 +1,167 @@
+"""load_file: weight files into regions, once, with no copy left in the page cache."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+import umsh.api
+from umsh.errors import FileError, NeedError, OutOfMemory
+from umsh.files import gguf, safetensors
+from umsh.files.header import Entry, Header, raw_header
+from umsh.files.plan import nbytes_of, plan
+from umsh.files.reading import Progress, Reader, Source
+from umsh.files.shards import files_of
+from umsh.files.weights import Digests, Weights, check_budget
+
+LOADERS = 2  # threads: one makes pages while the other reads, so the disk is never idle
+FORMATS = ("safetensors", "gguf", "raw")
+Opened = tuple[Source, Header, list[Entry]]
+
+
+def load_file(
+    path: str | os.PathLike[str],
+    tensors: Iterable[str] | None = None,
+    lazy: bool = False,
+    budget: int | None = None,
+    *,
+    device: int | str = 0,
+    format: str | None = None,
+    checksums: bool | Mapping[str, str] = False,
+    progress: Progress | None = None,
+    cancel: threading.Event | None = None,
+) -> Weights:
+    """Read a safetensors, GGUF or raw file into shared memory; a mapping of names to tensors.
+
+    path: a file, an index of shards (*.index.json), any split of a GGUF, or a folder with one model.
+    tensors: names to load, all by default. lazy: read each at its first use. budget: bytes the regions may
+    take. device: as in bind. format: "safetensors", "gguf" or "raw" where the file does not tell by itself.
+    checksums: True computes SHA-256 of each tensor, a mapping of names to hex digests is also compared.
+    progress: called with (bytes done, bytes in all), in one thread at a time. cancel: an Event that
+    stops the load.
+
+    Bytes that are not in the page cache go from the disk to the region directly and leave nothing there.
+    Raises FileError (malformed, changed meanwhile, shards missing, wrong checksum), NeedError (unknown
+    name or format), OutOfMemory (before anything is bound), Cancelled, OSError of open(2); nothing stays
+    bound then.
+    """
+    if format is not None and format not in FORMATS:
+        raise NeedError(f"format={format!r} is not known.", "Nothing was loaded.", f"Use one of {FORMATS}.")
+    files = _choose(_open_all(Path(path), format), tensors)
+    try:
+        total = sum(entry.nbytes for _, _, entries in files for entry in entries)
+        reader = Reader(total, progress, cancel)
+        weights = Weights(files, reader, budget, device, Digests(checksums))
+        if not lazy:
+            _load_all(weights, files, budget, device)
+        return weights
+    except BaseException:
+        _close(files)
+        raise
+
+
+def open_file(path: Path, format: str | None) -> tuple[Source, Header]:
+    """Open one file and read its header; FileError, OSError."""
+    source = Source(os.fspath(path))
+    try:
+        return source, _header(source, format)
+    except BaseException:
+        source.close()
+        raise
+
+
+def _header(source: Source, format: str | None) -> Header:
+    name = source.path.lower()
+    if format is None:
+        format = next((f for f in ("safetensors", "gguf") if name.endswith("." + f)), "raw")
+        if format == "raw" and os.pread(source.fd, 4, 0) == gguf.MAGIC:
+            format = "gguf"
+    if format == "raw":
+        return raw_header(source.path, source.file_bytes)
+    was_cached = source.cached_bytes(0, source.file_bytes)
+    read = safetensors.read_header if format == "safetensors" else gguf.read_header
+    header = read(source.fd, source.path, source.file_bytes)
+    if not was_cached:
+        source.forget(0, 0)  # what the kernel read ahead behind the header
+    return header
+
+
+def _open_all(path: Path, format: str | None) -> list[Opened]:
+    opened: list[Opened] = []
+    try:
+        for file, named in files_of(path).items():
+            source, header = open_file(file, format)
+            opened.append((source, header, list(header.entries)))
+            if missing := set(named or ()).difference(entry.name for entry in header.entries):
+                raise FileError(
+                    f"{os.fspath(file)!r} lacks {len(missing)} tensors its index names: {min(missing)!r}.",
+                    "Nothing was loaded.",
+                    "Index and shards are of different versions: fetch both again.",
+                )
+            if named is not None:
+                opened[-1] = (source, header, [e for e in header.entries if e.name in set(named)])
+        names = [entry.name for _, _, entries in opened for entry in entries]
+        if len(set(names)) != len(names):
+            what = f"The shards of {os.fspath(path)!r} name a tensor twice."
+            raise FileError(what, "Nothing was loaded.", "Fetch index and shards again.")
+    except BaseException:
+        _close(opened)
+        raise
+    return opened
+
+
+def _choose(files: list[Opened], tensors: Iterable[str] | None) -> list[Opened]:
+    if tensors is None:
+        return files
+    wanted = {tensors} if isinstance(tensors, str) else set(tensors)
+    known = {entry.name for _, _, entries in files for entry in entries}
+    if unknown := wanted - known:
+        _close(files)
+        raise NeedError(
+            f"The file has no tensor {min(unknown)!r} ({len(unknown)} of {len(wanted)} names are unknown).",
+            "Nothing was loaded.",
+            f"It has {len(known)}, such as {', '.join(sorted(known)[:3])}.",
+        )
+    return [(source, header, [e for e in entries if e.name in wanted]) for source, header, entries in files]
+
+
+def _load_all(weights: Weights, files: list[Opened], budget: int | None, device: int | str) -> None:
+    parts = [(source, part) for source, header, es in files for part in plan(es, header.data_start)]
+    nbytes = nbytes_of(part for _, part in parts)
+    check_budget(nbytes, budget, "The regions of this load")
+    _check_room(nbytes, device)
+    weights.add_empty()
+    try:
+        with ThreadPoolExecutor(LOADERS, "umsh-load") as pool:
+            running = [pool.submit(weights.load_part, source, part) for source, part in parts]
+            try:
+                for one in as_completed(running):
+                    one.result()
+            except BaseException:
+                weights.stop()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        for source, _, _ in files:
+            source.check_same()
+    except BaseException:
+        weights.__exit__(RuntimeError)
+        raise
+    _close(files)
+
+
+def _check_room(nbytes: int, device: int | str) -> None:
+    usable = umsh.api.memory_info(device).usable
+    if nbytes > usable:
+        raise OutOfMemory(
+            f"The regions of this load take {nbytes} bytes; {usable} are usable here.",
+            "Nothing was bound.",
+            "Choose tensors, load lazily with a budget, or stream the file.",
+        )
+
+
+def _close(files: list[Opened]) -> None:
+    for source, _, _ in files:
+        source.close()
