@@ -164,7 +164,8 @@ def resolve_data(
     candidates = tuple(dict.fromkeys((*ranked, *safe)))
     if not candidates:
         raise _nothing(device, need)
-    if row is not None and candidates[0].name != row.mechanism:
+    # A shipped choice is another machine's: that a row of it is not proven here is a note, no surprise.
+    if row is not None and candidates[0].name != row.mechanism and force.origin != SHIPPED:
         warn_once(FallbackWarning(f"{notes[0]}. {candidates[0]} is used instead."))
     origin = force.origin if candidates[0] in ranked else SAFE_DEFAULT
     return Resolved(force, origin, candidates, row, tuple(notes))
@@ -199,7 +200,7 @@ def resolve_control(
             "Ask for fewer threads, or run umsh-probe: memory that is not guaranteed may still be proven.",
         )
     memory, method = safe[0]
-    if notes:
+    if notes and force.origin != SHIPPED:
         warn_once(FallbackWarning(f"{notes[0]}. {method} on {memory} is used instead."))
     return ResolvedControl(force, SAFE_DEFAULT, memory, method, None, tuple(notes))
 
