@@ -94,6 +94,17 @@ def test_a_module_imports_only_its_own_layer_or_lower_ones(path: Path) -> None:
         assert there <= here, f"{path}:{line}: {module} (layer {here}) imports {target} (layer {there})"
 
 
+def test_no_test_or_study_uses_a_bare_name_that_only_a_checkout_has() -> None:
+    bare = [
+        f"{path.relative_to(ROOT)}:{line} {target}"
+        for path in tracked()
+        if path.suffix == ".py"
+        for line, target in imports(ast.parse(path.read_text()), "", False)
+        if target.split(".")[0] in TOP
+    ]
+    assert not bare, "\n".join(bare)
+
+
 def generated(path: Path) -> bool:
     with path.open(errors="replace") as text:
         return "generated" in text.readline().lower()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from microbench import file_load
+from umsh.microbench import file_load
 
 
 @pytest.mark.parametrize("subject", file_load.BENCHMARK.baselines)

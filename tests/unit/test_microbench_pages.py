@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from microbench import page_step
+from umsh.microbench import page_step
 
 
 @pytest.mark.parametrize("subject", ["4k-memset", "4k-populate", "4k", "thp"])

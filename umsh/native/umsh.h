@@ -94,7 +94,7 @@ static inline int umsh_backoff_step(umsh_backoff *b) {
     t.tv_sec = 0;
     t.tv_nsec = (long)(left_ns < b->sleep_ns ? left_ns : b->sleep_ns);
     nanosleep(&t, NULL); /* woken early by a signal: the loop looks again */
-    if (b->sleep_ns < UMSH_SLEEP_NS_MAX) b->sleep_ns *= 2;
+    b->sleep_ns = b->sleep_ns * 2 < UMSH_SLEEP_NS_MAX ? b->sleep_ns * 2 : UMSH_SLEEP_NS_MAX;
     return 0;
 }
 
