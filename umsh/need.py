@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, SupportsIndex, get_args
 
 from umsh.errors import NeedError
 
@@ -47,7 +47,7 @@ class Need:
                 f"A region holds 1 to {NBYTES_MAX} bytes; nothing was bound.",
                 "Check the shape and dtype.",
             )
-        if not isinstance(self.passes, int) or self.passes < 1:
+        if not isinstance(self.passes, SupportsIndex) or self.passes < 1:
             raise NeedError(
                 f"passes={self.passes!r} was given.", "Nothing was bound.", "Use a whole number from 1 up."
             )

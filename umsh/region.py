@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
@@ -116,7 +116,7 @@ class Region:
     def word(self, index: int) -> Word:
         """Control word `index`: the 32 bits at byte 4 * index, for umsh.acquire and umsh.release."""
         self._check_inside("region.word()", "umsh.Flag or umsh.Lock")
-        if not isinstance(index, int) or not 0 <= index < self.nbytes // 4 or self._address % 4:
+        if not isinstance(index, SupportsIndex) or not 0 <= index < self.nbytes // 4 or self._address % 4:
             raise NeedError(
                 f"Word {index} of {self.nbytes // 4} words from {self._address:#x} on was asked for.",
                 "No word was made.",
@@ -286,8 +286,8 @@ class Region:
         return sys.getrefcount(self._flat) + sys.getrefcount(self._device_flat)
 
     def _range(self, offset: int, nbytes: int | None) -> tuple[int, int]:
-        count = self.nbytes - offset if nbytes is None and isinstance(offset, int) else nbytes
-        if not isinstance(count, int) or offset < 0 or count < 0 or offset + count > self.nbytes:
+        count = self.nbytes - offset if nbytes is None and isinstance(offset, SupportsIndex) else nbytes
+        if not isinstance(count, SupportsIndex) or offset < 0 or count < 0 or offset + count > self.nbytes:
             raise NeedError(
                 f"{nbytes} bytes from {offset!r} on of a region of {self.nbytes} bytes were named.",
                 "Nothing was done.",

@@ -80,7 +80,7 @@ def in_force(device: Device, argument: str | os.PathLike[str] | None = None) -> 
     over with a warning. Read once per process, device and source.
     """
     try:
-        given = "" if argument is None else str(os.fspath(argument))
+        given = "" if argument is None else os.fsdecode(argument)
     except TypeError as error:
         raise NeedError(f"choice={argument!r} is no path.", "Nothing was bound.", "Give a path.") from error
     return _in_force(device, given, os.environ.get(ENVIRONMENT, ""))

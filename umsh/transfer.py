@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -98,7 +98,7 @@ def _copy_in(region: Region, array: Array, offset: int | None, stream: object) -
 def _part(region: Region, array: Array, offset: int) -> Array:
     """The region's elements [offset, offset + array.size) in the array's shape; NeedError outside."""
     size = region._array.size
-    if not isinstance(offset, int) or not 0 <= offset <= size - array.size:
+    if not isinstance(offset, SupportsIndex) or not 0 <= offset <= size - array.size:
         raise NeedError(
             f"{array.size} elements from {offset!r} on were to be written; the region has {size}.",
             "Nothing was copied.",

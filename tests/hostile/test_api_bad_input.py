@@ -189,3 +189,13 @@ def test_arguments_of_the_wrong_type_are_one_typed_error() -> None:
 
 def test_small_regions_that_no_large_page_fits_give_no_warning() -> None:
     umsh.unbind(umsh.bind(8192, "u1", mechanism="system.thp:WA/RA"))
+
+
+def test_numpy_integers_are_whole_numbers_too() -> None:
+    words = umsh.bind(16, "u4", boundary="inside", passes=np.int64(2))
+    word = words.word(np.int64(3))
+    words.publish(np.int64(0), np.int64(8))
+    region = umsh.bind(16, "f4")
+    umsh.write(region, np.ones(2, "f4"), offset=np.int64(14))
+    assert umsh.acquire(word) == 0
+    assert umsh.read(region)[13:].tolist() == [0, 1, 1]
