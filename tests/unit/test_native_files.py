@@ -55,7 +55,7 @@ def in_memory(folder: Path) -> bool:
     """Whether the mount that holds a folder is tmpfs."""
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
     holding = [(len(m[1]), m[2]) for m in mounts if folder.resolve().is_relative_to(m[1])]
-    return max(holding)[1] in ("tmpfs", "ramfs")
+    return max(holding, default=(0, "the root, which a chroot does not list"))[1] in ("tmpfs", "ramfs")
 
 
 def disk_folder() -> Path | None:
