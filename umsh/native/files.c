@@ -15,7 +15,8 @@
 #include "parallel.h"
 
 #define PIECE_BYTES ((size_t)8 << 20)
-#define BOUNCE_BYTES ((size_t)1 << 20) /* one for each worker */
+#define READERS 4 /* at once: what a disk needs to be busy */
+#define BOUNCE_BYTES ((size_t)1 << 20) /* one for each reader */
 #define ALIGNMENT_MAX ((unsigned)64 << 10)
 #define RETRIES_MAX 1000
 #define RESIDENT_PAGES 16384 /* looked at by one call */
@@ -36,7 +37,7 @@ typedef struct {
     uint64_t offset; /* of the first byte wanted, rounded down to `alignment` */
     size_t skip;     /* bytes between `offset` and the first one wanted */
     uintptr_t dst;   /* where the first byte wanted goes */
-    char *bounce;    /* UMSH_WORKERS_MAX aligned buffers */
+    char *bounce;    /* READERS aligned buffers */
     umsh_file_report *report;
 } reader;
 
@@ -157,14 +158,14 @@ static int read_part(void *context, int worker, size_t at, size_t n) {
 }
 
 static int read_open(reader *r, uint64_t offset, size_t n) {
-    size_t bounce_bytes = UMSH_WORKERS_MAX * BOUNCE_BYTES;
+    size_t bounce_bytes = READERS * BOUNCE_BYTES;
     int result;
     r->bounce = mmap(NULL, bounce_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (r->bounce == MAP_FAILED) return -errno;
     r->refusal = open_direct(r);
     r->skip = r->report->alignment ? offset & (r->report->alignment - 1) : 0;
     r->offset = offset - r->skip;
-    result = umsh_parallel(read_part, r, r->skip + n, PIECE_BYTES, UMSH_WORKERS_MAX - 1, 0);
+    result = umsh_parallel(read_part, r, r->skip + n, PIECE_BYTES, READERS - 1, 0);
     r->report->fallback_errno = r->refusal;
     r->report->direct = r->refusal == 0;
     if (r->fd_direct >= 0) close(r->fd_direct);

@@ -3,7 +3,7 @@
 #define UMSH_PARALLEL_H
 #include <stddef.h>
 
-#define UMSH_WORKERS_MAX 4
+#define UMSH_WORKERS_MAX 16
 
 /* Do [at, at + n) of the range; `worker` is 0 .. UMSH_WORKERS_MAX - 1. Not 0: an error, no further part
  * starts. */

@@ -15,6 +15,8 @@
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
 #define NBYTES_PARALLEL_MIN ((size_t)16 << 20)
+#define NBYTES_EACH ((size_t)32 << 20) /* less is not worth starting one more thread */
+#define HELPERS_MIN 3
 #define RETRIES_MAX 16
 
 static int populate(void *base, int worker, size_t at, size_t nbytes) {
@@ -34,6 +36,9 @@ static int populate(void *base, int worker, size_t at, size_t nbytes) {
 }
 
 int umsh_prefault(char *p, size_t nbytes, size_t unit) {
+    size_t helpers = nbytes / NBYTES_EACH;
     if (nbytes < NBYTES_PARALLEL_MIN) return populate(p, 0, 0, nbytes);
-    return umsh_parallel(populate, p, nbytes, unit, UMSH_WORKERS_MAX - 1, 1);
+    if (helpers < HELPERS_MIN) helpers = HELPERS_MIN;
+    if (helpers > UMSH_WORKERS_MAX - 1) helpers = UMSH_WORKERS_MAX - 1;
+    return umsh_parallel(populate, p, nbytes, unit, (int)helpers, 1);
 }
