@@ -70,7 +70,8 @@ def _show(study: Study, result: Result) -> None:
     table = Table("way", *(f"{metric} ({unit})" for metric, unit in result.units.items()), "x baseline")
     for way, metrics in result.samples.items():
         cells = [f"{result.median(way, m):.4g}" if m in metrics else "" for m in result.units]
-        ratio = result.ratio(way, study.baseline, study.metric) if study.metric in metrics else None
+        baseline = result.baseline or study.baseline
+        ratio = result.ratio(way, baseline, study.metric) if study.metric in metrics else None
         table.add_row(way, *cells, "" if ratio is None else f"{ratio:.2f}")
     DATA.print(table)
     for note in result.notes:

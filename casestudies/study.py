@@ -16,6 +16,7 @@ import umsh
 
 ROOT = Path(__file__).parent
 REPEATS, REPEATS_QUICK = 10, 3
+SEED = 1  # of the order of ways
 Samples = dict[str, dict[str, list[float]]]  # way -> metric -> one number a run
 
 
@@ -34,7 +35,10 @@ class Study:
 
 @dataclass
 class Result:
-    """What ran: raw samples of every way, and where. verified: every run gave the baseline's result."""
+    """What ran: raw samples of every way, and where.
+
+    verified: every run gave the baseline's result. baseline: where another than the study's is right.
+    """
 
     study: str
     command: str
@@ -45,6 +49,7 @@ class Result:
     notes: list[str] = field(default_factory=list)
     provenance: str = "measured"
     machine: Mapping[str, Any] = field(default_factory=dict)
+    baseline: str = ""
 
     def median(self, way: str, metric: str) -> float:
         return statistics.median(self.samples[way][metric])
@@ -54,15 +59,17 @@ class Result:
         return self.median(way, metric) / self.median(baseline, metric)
 
 
-def interleave(ways: Mapping[str, Callable[[], Mapping[str, float]]], repeats: int, seed: int = 1) -> Samples:
-    """Run every way `repeats` times, in a new random order each round, after one round to warm up."""
-    order, chance = list(ways), random.Random(seed)
+def interleave(
+    ways: Mapping[str, Callable[[], Mapping[str, float]]], repeats: int, warm_up: int = 1
+) -> Samples:
+    """Run every way `repeats` times, in a new random order each round, after `warm_up` rounds."""
+    order, chance = list(ways), random.Random(SEED)
     samples: Samples = {way: {} for way in ways}
-    for number in range(repeats + 1):
+    for number in range(warm_up + repeats):
         chance.shuffle(order)
         for way in order:
             for metric, value in ways[way]().items():
-                if number:
+                if number >= warm_up:
                     samples[way].setdefault(metric, []).append(value)
     return samples
 

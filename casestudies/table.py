@@ -30,16 +30,21 @@ def write_table(studies: Mapping[str, Study], page: Path = PAGE) -> None:
 def _rows(name: str, study: Study) -> list[str]:
     files = sorted((ROOT / name / "results").glob("*.json"))
     link = f"[{name}](../casestudies/{name}/README.md)"
-    ways = f"{study.baseline} -> {study.ours}"
     if not files:
+        ways = f"{study.baseline} -> {study.ours}"
         return [f"| {link} | {ways} | - | - | {study.published} | not run | not run |"]
-    return [f"| {link} | {ways} | {_cells(study, load(file), file)} |" for file in files]
+    found = [(file, load(file)) for file in files]
+    return [
+        f"| {link} | {result.baseline or study.baseline} -> {study.ours} | {_cells(study, result, file)} |"
+        for file, result in found
+    ]
 
 
 def _cells(study: Study, result: Result, file: Path) -> str:
-    ratio = f"{result.ratio(study.ours, study.baseline, study.metric):.2f}"
-    own, baseline = result.median(study.ours, study.metric), result.median(study.baseline, study.metric)
-    p = u_test(result.samples[study.ours][study.metric], result.samples[study.baseline][study.metric])
+    other = result.baseline or study.baseline
+    ratio = f"{result.ratio(study.ours, other, study.metric):.2f}"
+    own, baseline = result.median(study.ours, study.metric), result.median(other, study.metric)
+    p = u_test(result.samples[study.ours][study.metric], result.samples[other][study.metric])
     said = f"**{ratio}** ({own:.3g} / {baseline:.3g} {result.units[study.metric]}; p {p:.2g})"
     measured, modelled = (said, "-") if result.provenance == "measured" else ("-", said)
     runs = len(result.samples[study.ours][study.metric])

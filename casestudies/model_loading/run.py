@@ -11,12 +11,12 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from casestudies.study import (
     REPEATS,
-    REPEATS_QUICK,
     ROOT,
     Result,
     Samples,
@@ -34,17 +34,22 @@ PREAD, FAST, RUNAI = (
     "fastsafetensors (no GDS)",
     "runai-model-streamer + clone",
 )
-GGUF = "gguf mmap + copy"
+GGUF, TO_CUDA = "gguf mmap + copy", "safetensors load_file(device='cuda')"
 NEEDS = {FAST: "fastsafetensors", RUNAI: "runai_model_streamer", PREAD: "safetensors", GGUF: "gguf"}
 RUN_TIMEOUT_S = 300
+PEAK_RUNS = 3
 
 
 def run(quick: bool) -> Result:
     """Time and peak memory of every way, cold and cached; tensors compared by checksum in every run."""
-    nbytes, repeats = (128 * MIB, REPEATS_QUICK) if quick else (1024 * MIB, REPEATS)
+    device = open_device(0)
+    return _cuda(device, quick) if device.driver == "cuda" else _host(device, quick)
+
+
+def _host(device: Any, quick: bool) -> Result:
+    nbytes, repeats, peaks = (128 * MIB, 1, 1) if quick else (1024 * MIB, REPEATS, PEAK_RUNS)
     absent = [f"{way}: {module} is not installed" for way, module in NEEDS.items() if not _installed(module)]
     present = [way for way in (OURS, BASELINE, PREAD, FAST, RUNAI) if _installed(NEEDS.get(way, "umsh"))]
-    device = open_device(0)
     with _model(nbytes) as (weights, gguf):
         runs = _Runs()
         samples: Samples = {}
@@ -52,15 +57,37 @@ def run(quick: bool) -> Result:
             ways = {f"{way}, {state}": runs.way(way, weights, prepare) for way in present}
             if gguf and state == "cold":
                 ways |= {f"{way}, GGUF {state}": runs.way(way, gguf, prepare) for way in (OURS, GGUF)}
-            samples |= interleave(ways, repeats)
-        for way in (OURS, BASELINE, PREAD):
+            samples |= interleave(ways, repeats, warm_up=0 if quick else 1)
+        for way in (OURS, BASELINE) if quick else (OURS, BASELINE, PREAD):
             for state, prepare in (("cold", _drop), ("cached", _cache)):
-                peaks = [runs.way(way, weights, prepare, "memory")()["peak"] for _ in range(3)]
-                samples[f"{way}, {state}"]["peak"] = peaks
+                samples[f"{way}, {state}"]["peak"] = runs.peaks(way, weights, prepare, peaks)
+    return _result(device, quick, samples, runs, nbytes, repeats, absent)
+
+
+def _cuda(device: Any, quick: bool) -> Result:
+    """Cold only: a load that ends in device memory against one that ends where kernels read."""
+    nbytes, repeats, peaks = (128 * MIB, 1, 1) if quick else (1024 * MIB, REPEATS, PEAK_RUNS)
+    with _model(nbytes) as (weights, _):
+        runs = _Runs()
+        samples = interleave(
+            {f"{way}, cold": runs.way(way, weights, _drop) for way in (OURS, TO_CUDA)},
+            repeats,
+            warm_up=0 if quick else 1,
+        )
+        for way in (OURS, TO_CUDA):
+            samples[f"{way}, cold"]["peak"] = runs.peaks(way, weights, _drop, peaks)
+    result = _result(device, quick, samples, runs, nbytes, repeats, [])
+    result.baseline = f"{TO_CUDA}, cold"
+    return result
+
+
+def _result(
+    device: Any, quick: bool, samples: Samples, runs: _Runs, nbytes: int, repeats: int, absent: list[str]
+) -> Result:
     return Result(
         study="model_loading",
         command="python -m casestudies model_loading" + (" --quick" if quick else ""),
-        parameters={"nbytes": nbytes, "tensors": 24, "repeats": repeats, "peak_runs": 3},
+        parameters={"nbytes": nbytes, "tensors": 24, "repeats": repeats, "peak_runs": PEAK_RUNS},
         units={"time": "s", "cpu": "s", "peak": "x file"},
         samples=samples,
         verified=runs.same(),
@@ -96,6 +123,10 @@ class _Runs:
             return {key: float(value) for key, value in said.items()}
 
         return once
+
+    def peaks(self, way: str, path: Path, prepare: Callable[[Path], object], times: int) -> list[float]:
+        once = self.way(way, path, prepare, "memory")
+        return [once()["peak"] for _ in range(times)]
 
     def same(self) -> bool:
         return all(len(crcs) == 1 for crcs in self._crcs.values())

@@ -29,6 +29,15 @@ def _safetensors(path: Path) -> Mapping[str, Any]:
     return {name: tensor.clone() for name, tensor in load_file(path).items()}
 
 
+def _safetensors_cuda(path: Path) -> Mapping[str, Any]:
+    import torch
+    from safetensors.torch import load_file
+
+    tensors = load_file(path, device="cuda")
+    torch.cuda.synchronize()
+    return tensors
+
+
 def _safetensors_pread(path: Path) -> Mapping[str, Any]:
     from safetensors.torch import load_file
 
@@ -64,6 +73,7 @@ WAYS: dict[str, Load] = {
     "umsh.load_file": _umsh,
     "safetensors load_file + clone": _safetensors,
     "safetensors load_file(pread)": _safetensors_pread,
+    "safetensors load_file(device='cuda')": _safetensors_cuda,
     "fastsafetensors (no GDS)": _fastsafetensors,
     "runai-model-streamer + clone": _runai,
     "gguf mmap + copy": _mmap_copy,
@@ -74,20 +84,26 @@ _KEEP: list[Any] = []
 def warm(way: str) -> None:
     """Imports and the driver's start are not part of a load in any way."""
     import numpy  # noqa: F401
-    import torch
 
-    torch.ones(1).clone()
-    if way.startswith("umsh"):
+    if way.startswith("gguf"):
+        import gguf  # noqa: F401
+    elif way.startswith("umsh"):
         import umsh
         import umsh.files
 
         umsh.unbind(umsh.bind(1, "u1", direction="cpu->gpu", source="file"))
-    elif way.startswith("fast"):
+    else:
+        _warm_torch(way)
+
+
+def _warm_torch(way: str) -> None:
+    import torch
+
+    torch.ones(1, device="cuda" if "cuda" in way else "cpu").clone()
+    if way.startswith("fast"):
         import fastsafetensors  # noqa: F401
     elif way.startswith("runai"):
         import runai_model_streamer  # noqa: F401
-    elif way.startswith("gguf"):
-        import gguf  # noqa: F401
     else:
         import safetensors.torch  # noqa: F401
 
@@ -131,7 +147,7 @@ def digest(tensors: Mapping[str, Any]) -> int:
     crc = 0
     for name in sorted(tensors):
         array = tensors[name]
-        array = array.numpy() if hasattr(array, "untyped_storage") else np.asarray(array)
+        array = array.cpu().numpy() if hasattr(array, "untyped_storage") else np.asarray(array)
         crc = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, crc)
     return crc
 

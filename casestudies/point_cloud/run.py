@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 
 import umsh
-from casestudies.opencl import Buffer, Host
+from casestudies.gpu import Cuda, OpenCL, first_gpu
 from casestudies.study import REPEATS, REPEATS_QUICK, Result, Study, interleave, machine, picture
 
 BASELINE, OURS = "buffer + copy of the occupied part", "umsh region"
 VOXELS_MAX, CHANNELS, THRESHOLD = 80_000, 64, 0.999
 # Stands in for the sparse network's last layer: seeded features in [0, 1) of the voxels in use.
 SOURCE = """
-kernel void features(global float *out, uint count, uint frame) {
-    uint i = get_global_id(0);
+KERNEL features(GLOBAL float *out, uint count, uint frame) {
+    uint i = ID(0);
     if (i >= count * CHANNELS) return;
     uint h = (i + 1) * 2654435761u ^ (frame + 1) * 2246822519u;
     h ^= h >> 15; h *= 2246822519u; h ^= h >> 13;
@@ -39,23 +39,24 @@ def post_process(features: np.ndarray) -> np.ndarray:
 class Detector:
     """Frames through both ways; the kernel runs to its end before the clock starts."""
 
-    def __init__(self, host: Host, frames: int) -> None:
-        self._host, self._frames = host, frames
-        self._kernel = host.kernel("features")
-        self._copied = Buffer(host, (VOXELS_MAX, CHANNELS))
+    def __init__(self, gpu: OpenCL | Cuda, frames: int) -> None:
+        self._gpu, self._frames = gpu, frames
+        self._kernel = gpu.kernel("features")
+        self.copied = {BASELINE + how: make((VOXELS_MAX, CHANNELS)) for how, make in gpu.buffers.items()}
         self._region = umsh.bind(
-            (VOXELS_MAX, CHANNELS), "float32", direction="gpu->cpu", source="gpu", device="opencl:0"
+            (VOXELS_MAX, CHANNELS), "float32", direction="gpu->cpu", source="gpu", device=gpu.name
         )
         self.found: dict[str, list[np.ndarray]] = {}
 
     def run(self, way: str) -> Mapping[str, float]:
         """Milliseconds a frame: until the CPU may read (handover), and with its post-processing (time)."""
-        step = self._copy if way == BASELINE else self._share
         took = np.zeros(2)
         found = []
         for frame in range(self._frames):
             count = VOXELS_MAX // 2 + 997 * frame % (VOXELS_MAX // 2)
-            handover, total, kept = step(frame, count)
+            handover, total, kept = (
+                self._share(frame, count) if way == OURS else self._copy(frame, count, way)
+            )
             took += (handover, total)
             found.append(kept)
         self.found[way] = found
@@ -64,21 +65,22 @@ class Detector:
 
     def _launch(self, argument: object, frame: int, count: int) -> None:
         shape = (VOXELS_MAX * CHANNELS,)
-        self._kernel(self._host.queue, shape, None, argument, np.uint32(count), np.uint32(frame))
+        self._kernel(shape, argument, np.uint32(count), np.uint32(frame))
 
-    def _copy(self, frame: int, count: int) -> tuple[float, float, np.ndarray]:
-        self._launch(self._copied.buffer, frame, count)
-        self._host.queue.finish()
+    def _copy(self, frame: int, count: int, way: str) -> tuple[float, float, np.ndarray]:
+        copied = self.copied[way]
+        self._launch(copied.arg, frame, count)
+        self._gpu.finish()
         start = time.perf_counter()
-        self._copied.download(count * CHANNELS * 4)
+        copied.download(count * CHANNELS * 4)
         ready = time.perf_counter()
-        kept = post_process(self._copied.array[:count])
+        kept = post_process(copied.array[:count])
         return ready - start, time.perf_counter() - start, kept
 
     def _share(self, frame: int, count: int) -> tuple[float, float, np.ndarray]:
-        with self._region.on_gpu(stream=self._host.queue) as g:
+        with self._region.on_gpu(stream=self._gpu.queue) as g:
             self._launch(g.arg, frame, count)
-        self._host.queue.finish()
+        self._gpu.finish()
         start = time.perf_counter()
         with self._region.on_cpu() as features:
             ready = time.perf_counter()
@@ -89,14 +91,16 @@ class Detector:
 def run(quick: bool) -> Result:
     """Hand-over and total of both ways; the voxels found must be the same."""
     frames, repeats = (5, REPEATS_QUICK) if quick else (10, 4 * REPEATS)
-    host = Host(SOURCE)
-    detector = Detector(host, frames)
+    gpu = first_gpu(SOURCE)
+    detector = Detector(gpu, frames)
     ways: dict[str, Callable[[], Mapping[str, float]]] = {
-        way: lambda way=way: detector.run(way) for way in (BASELINE, OURS)
+        way: lambda way=way: detector.run(way) for way in (*detector.copied, OURS)
     }
     samples = interleave(ways, repeats)
     same = all(
-        np.array_equal(a, b) for a, b in zip(detector.found[BASELINE], detector.found[OURS], strict=True)
+        np.array_equal(a, b)
+        for found in detector.found.values()
+        for a, b in zip(detector.found[BASELINE], found, strict=True)
     )
     return Result(
         study="point_cloud",
@@ -109,13 +113,15 @@ def run(quick: bool) -> Result:
             "time: hand-over and post-processing, so that what a copy warms for the CPU counts for it",
             f"mechanism in force: {detector._region.effective}",
         ],
-        machine=machine(host.device),
+        machine=machine(gpu.device),
     )
 
 
 def draw(result: Result, path: Path) -> None:
     """The picture: hand-over and post-processing of both ways."""
-    picture(result, "time", path, "Voxel features from kernel's end to the found voxels", [BASELINE, OURS])
+    picture(
+        result, "time", path, "Voxel features from kernel's end to the found voxels", list(result.samples)
+    )
 
 
 STUDY = Study(
