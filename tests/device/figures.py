@@ -6,10 +6,12 @@ the call to the completed event, in seconds, unless the name says otherwise.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import mmap
 import statistics
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +32,7 @@ from cold_file import file_load
 MIB = 1 << 20
 LARGE = 256 * MIB
 MADV_POPULATE_WRITE = 23
+LIBC = ctypes.CDLL(None)
 SECONDS = 60.0
 Samples = dict[str, list[float]]
 
@@ -141,7 +144,7 @@ def one_pass(device: CudaDevice) -> dict[str, Samples]:
 
 
 def pages(device: CudaDevice) -> Samples:
-    """Prefault (umsh's own way, and populate_* with one thread) and register 1 GiB on 4 KB and huge pages."""
+    """Register 1 GiB, and make its pages: umsh's way, n threads that populate, one thread that touches."""
     size, native_driver = 1024 * MIB, driver()
     samples: Samples = {}
     with device.current():
@@ -155,19 +158,47 @@ def pages(device: CudaDevice) -> Samples:
                 samples.setdefault(f"register_{kind}", []).append(time.perf_counter() - start)
                 check(native_driver.cuMemHostUnregister(mapping.address), "cuMemHostUnregister")
                 mapping.close()
-                samples.setdefault(f"populate_{kind}", []).append(_populate(size, kind))
+                for threads in (1, 4, 8, 16):
+                    took = _populate(size, kind, threads)
+                    samples.setdefault(f"populate_{kind}_{threads}", []).append(took)
+                samples.setdefault(f"touch_{kind}", []).append(_touch(size, kind))
     return samples
 
 
-def _populate(size: int, kind: str) -> float:
-    """Map and populate with one thread, as a plain program would."""
+def _populate(size: int, kind: str, threads: int) -> float:
+    """Map and populate by one call a thread; ctypes lets the others run, Python's mmap.madvise does not."""
+    part = size // threads
     start = time.perf_counter()
-    mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    mapping.madvise(mmap.MADV_HUGEPAGE if kind == "thp" else mmap.MADV_NOHUGEPAGE)
-    mapping.madvise(MADV_POPULATE_WRITE)
+    mapping = _mapped(size, kind)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
+    places = [(ctypes.c_void_p(address + n * part), ctypes.c_size_t(part)) for n in range(threads)]
+    populate = [threading.Thread(target=LIBC.madvise, args=(*place, MADV_POPULATE_WRITE)) for place in places]
+    for thread in populate:
+        thread.start()
+    for thread in populate:
+        thread.join()
     elapsed = time.perf_counter() - start
     mapping.close()
     return elapsed
+
+
+def _touch(size: int, kind: str) -> float:
+    """Map and write one byte of every 4 KB with one thread, as a plain program does by using the memory."""
+    start = time.perf_counter()
+    mapping = _mapped(size, kind)
+    array = np.frombuffer(mapping, np.uint8)
+    array[::4096] = 1
+    elapsed = time.perf_counter() - start
+    del array
+    mapping.close()
+    return elapsed
+
+
+def _mapped(size: int, kind: str) -> mmap.mmap:
+    """Anonymous memory; kernels from 6.7 on place it so that large pages fit."""
+    mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    mapping.madvise(mmap.MADV_HUGEPAGE if kind == "thp" else mmap.MADV_NOHUGEPAGE)
+    return mapping
 
 
 def cpu_reads(device: CudaDevice) -> Samples:
@@ -243,7 +274,8 @@ def main() -> None:
         "pages_1GiB": lambda: pages(device),
         "cpu_reads": lambda: cpu_reads(device),
         "locks": lambda: locks(device),
-        "cold_file_4GiB": file_load,
+        "cold_file_4GiB": lambda: file_load(4 << 30),
+        "cold_file_1GiB": lambda: file_load(1 << 30),
     }
     for name, step in steps.items():
         start = time.perf_counter()
