@@ -9,7 +9,7 @@ from umsh.mechanism import Mechanism
 from umsh.microbench.cpu_to_gpu import points
 from umsh.microbench.definition import Benchmark, Parameters, Rig, Sample
 from umsh.microbench.subjects import mechanisms
-from umsh.microbench.transfer import hand_over
+from umsh.microbench.transfer import UNITS, hand_over
 
 
 def candidates(device: Device, parameters: Parameters) -> Mapping[str, str]:
@@ -18,14 +18,13 @@ def candidates(device: Device, parameters: Parameters) -> Mapping[str, str]:
 
 def run(rig: Rig, subject: str, parameters: Parameters) -> Sample:
     nbytes, passes = int(parameters["nbytes"]), int(parameters["passes"])
-    ns, wrong = hand_over(rig, Mechanism.parse(subject), "gpu->cpu", nbytes, passes)
-    return Sample({"time": float(ns)}, wrong == 0)
+    return hand_over(rig, Mechanism.parse(subject), "gpu->cpu", nbytes, passes)
 
 
 BENCHMARK = Benchmark(
     key="gpu_to_cpu",
     prose="A kernel fills a region and publishes it; the CPU reads and checks every word by the read method.",
-    units={"time": "ns"},
+    units=UNITS,
     parameters=points,
     subjects=candidates,
     run=run,

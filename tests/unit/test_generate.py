@@ -97,6 +97,27 @@ def test_from_some_number_of_passes_on_the_copy_wins(profile: Profile) -> None:
     assert chosen(choice, 4096, 1) == "pinned.driver:WA/RA"
 
 
+def test_writing_the_data_does_not_hide_that_a_copy_wins(profile: Profile) -> None:
+    """A copy that saves little of the whole and most of what comes after the data is ready is taken."""
+    added = []
+    for record in profile.samples:
+        if record.bench != "cpu_to_gpu" or record.parameters["passes"] == 1:
+            continue
+        fast = record.subject.startswith("copy")
+        ready = [(1.0 if fast else 2.0) * (1 + n / 1e4) for n in range(len(record.samples))]
+        added.append(replace(record, samples=ready, parameters={**record.parameters, "metric": "ready"}))
+    level = [
+        replace(record, samples=[1e9 + n for n in range(len(record.samples))])
+        if record.bench == "cpu_to_gpu" and record.parameters["passes"] != 1
+        else record
+        for record in profile.samples
+    ]
+    alike = replace(profile, samples=level)
+    assert chosen(made(alike), 4096, 8).startswith("pinned")
+    assert chosen(made(replace(alike, samples=level + added)), 4096, 8) == "copy.4k:copy/copy"
+    assert chosen(made(replace(alike, samples=level + added)), 4096, 1).startswith("pinned")
+
+
 def test_ranges_of_each_need_cover_every_size_once(profile: Profile) -> None:
     by_need: dict[tuple[object, ...], list[tuple[int, int]]] = {}
     for row in made(profile).data:

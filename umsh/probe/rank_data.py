@@ -37,8 +37,9 @@ def data_rows(profile: Profile) -> list[DataRow]:
             if boundary == "inside":  # a copy is a hand-over between kernels
                 kept = [m for m in kept if m.write != "copy"]
             before: list[DataRow] = []
-            for passes, times in _times(profile, direction, sources).items():
-                picks = _picks(kept, times, bind)
+            ready = _times(profile, direction, sources, "ready")
+            for passes, times in _times(profile, direction, sources, "time").items():
+                picks = _picks(kept, times, bind, ready.get(passes, {}) if passes > 1 else {})
                 level = _rows(profile, direction, sources, boundary, picks, passes)
                 if [_what(row) for row in level] != [_what(row) for row in before]:
                     rows += level
@@ -50,14 +51,14 @@ def _what(row: DataRow) -> tuple[str, int, int, str]:
     return row.source, row.min_bytes, row.max_bytes, row.mechanism
 
 
-def _times(profile: Profile, direction: str, sources: Sequence[str]) -> dict[int, Samples]:
-    """passes -> size -> mechanism -> samples of what decides this need."""
+def _times(profile: Profile, direction: str, sources: Sequence[str], metric: str) -> dict[int, Samples]:
+    """passes -> size -> mechanism -> samples of a metric of the benchmark that decides this need."""
     if sources == ("file",) and (times := samples_by(profile, "file_to_gpu", "time", "nbytes")):
         return {1: times}
     numbers = sorted({int(r.parameters["passes"]) for r in profile.samples if "passes" in r.parameters})
     ways = [BENCH[one] for one in directions_of(direction)]
     measured = {
-        passes: _together([samples_by(profile, way, "time", "nbytes", passes=passes) for way in ways])
+        passes: _together([samples_by(profile, way, metric, "nbytes", passes=passes) for way in ways])
         for passes in numbers
     }
     return {passes: _at_passes(measured, passes) for passes in PASSES_RANKED if measured}
@@ -93,17 +94,34 @@ def _combine(first: Samples, second: Samples, how: Callable[[float, float], floa
     }
 
 
-def _picks(kept: Sequence[Mechanism], times: Samples, bind: Samples) -> dict[int, Pick]:
-    """The winner at each size; a winner stays while nothing beats it at the next size."""
+def _picks(kept: Sequence[Mechanism], times: Samples, bind: Samples, ready: Samples) -> dict[int, Pick]:
+    """The winner at each size; a winner stays while nothing beats it at the next size.
+
+    ready: for several passes, samples from the data's publication on. They decide whether to copy: the
+    time of writing is the same either way, and would hide the difference. Without any, all of it decides.
+    """
     picks: dict[int, Pick] = {}
     before = ""
     for size, samples in times.items():
         order = [m.name for m in kept if m.name in samples]
+        judged = ready.get(size, samples)
         if order:
-            won = pick(samples, order, before)
+            won = pick(samples, _copied_or_direct(order, samples, judged), before)
             before = won.name
-            picks[size] = _with_pages(won, samples, order, _nearest(bind, size))
+            picks[size] = _with_pages(won, samples, order, _nearest(bind, size), judged)
     return picks
+
+
+def _copied_or_direct(
+    order: Sequence[str], samples: Mapping[str, Sequence[float]], judged: Mapping[str, Sequence[float]]
+) -> list[str]:
+    """Those of `order` among which the winner is: the copies where the best of them wins by `judged`."""
+    copies = [name for name in order if name.endswith(":copy/copy") and name in judged]
+    direct = [name for name in order if name not in copies]
+    if judged is samples or not copies or not direct:
+        return list(order)
+    own, other = (pick(samples, names).name for names in (direct, copies))
+    return copies if stats.beats(judged[other], judged[own]) else direct
 
 
 def _rows(
@@ -135,8 +153,12 @@ def _with_pages(
     samples: Mapping[str, Sequence[float]],
     order: Sequence[str],
     bind: Mapping[str, Sequence[float]],
+    judged: Mapping[str, Sequence[float]],
 ) -> Pick:
-    """The winner's page kind, among those whose hand-over nothing beats, by bind + one hand-over."""
+    """The winner's page kind, among those whose hand-over nothing beats, by bind + one hand-over.
+
+    judged: what the runner-up and its ratio are told of.
+    """
     chosen = Mechanism.parse(won.name)
     same = [name for name in order if Mechanism.parse(name).sharing == chosen.sharing]
     costs = {
@@ -146,7 +168,7 @@ def _with_pages(
         and (where := f"{chosen.memory}.{Mechanism.parse(name).pages}") in bind
     }
     name = stats.simplest_unbeaten(costs, [n for n in same if n in costs]) if costs else won.name
-    return against(samples, name, [other for other in order if other not in same])
+    return against(judged, name, [other for other in order if other not in same and other in judged])
 
 
 def _nearest(bind: Samples, size: int) -> Mapping[str, Sequence[float]]:
