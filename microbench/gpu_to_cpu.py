@@ -11,7 +11,6 @@ from umsh.microbench.definition import KIB, MIB, Benchmark, Parameters, Rig, Sam
 from umsh.microbench.subjects import mechanisms
 from umsh.microbench.transfer import UNITS, hand_over
 
-
 SIZES_QUICK = (4 * KIB, 256 * KIB, 4 * MIB)  # the CPU's own passes over more would take too long
 
 
