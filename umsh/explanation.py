@@ -126,7 +126,10 @@ def _force_facts(force: InForce) -> Facts:
     else:
         choice = force.choice
         facts.append(("choice", f"{force.origin}: {force.path}"))
-        facts.append(("provenance", f"{choice.provenance} on {choice.device}, {choice.driver_version}"))
+        told = f"{choice.provenance} on {choice.device}, {choice.driver_version}"
+        if choice.provenance == "documented" and force.platform:
+            told = f"documented by the vendor, not measured: {force.platform.source}"
+        facts.append(("provenance", told))
         facts.append(("profile", f"{choice.profile}, sha256 {choice.profile_sha256[:12]}"))
     return [*facts, *_notes(force.notes)]
 
@@ -174,7 +177,7 @@ def _range(low: int, high: int, unit: str) -> str:
 
 
 def _ratio(ratio: float, p: float) -> str:
-    return f"{ratio:.2f}x  p {p:.2g}"
+    return f"{ratio:.2f}x  p {p:.2g}" if (ratio, p) != (1.0, 1.0) else "not measured"
 
 
 def _notes(notes: tuple[str, ...]) -> Facts:

@@ -110,6 +110,8 @@ def _in_force(device: Device, argument: str, environment: str) -> InForce:
             continue
         try:
             choice = load(place)
+            if origin == SHIPPED and choice.driver != device.driver:
+                continue  # for the platform as another driver reaches it: a model's is none's default
             _check(place, choice, device, platform)
         except RecordError as error:
             notes.append(f"{origin}: {error}")
@@ -118,7 +120,9 @@ def _in_force(device: Device, argument: str, environment: str) -> InForce:
         own = origin != SHIPPED
         if own:
             _warn_if_stale(place, choice, facts)
-        elif not _same_range(choice.driver_version, str(facts.get("driver_version", ""))):
+        elif choice.driver_version and not _same_range(
+            choice.driver_version, str(facts.get("driver_version", ""))
+        ):
             notes.append(f"{origin}: {place.name} is for driver {choice.driver_version}")
             continue
         trusted = own and choice.provenance == device.provenance

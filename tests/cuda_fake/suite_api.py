@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 import umsh
+from umsh.backends import open_device
 from umsh.backends.cuda import device as cuda_device
 from umsh.backends.cuda.device import CudaDevice
 from umsh.errors import RegionBusy, UnsupportedError
+from umsh.mechanism import Mechanism
+from umsh.resolve import in_force
 
 Open = Callable[[str], CudaDevice]
 DEFAULTS = {
@@ -48,6 +51,28 @@ def test_binding_uses_the_safe_default(use: Callable[[str], None], machine: str,
             assert view.__dlpack_device__() == (2, 0)
             assert view.__cuda_array_interface__["data"][0] == view.ptr
         assert (umsh.read(region) == 3).all()
+
+
+@pytest.mark.parametrize("machine", ["orin", "spark"])
+def test_machines_nobody_measured_ship_what_the_vendor_documents(
+    use: Callable[[str], None], machine: str
+) -> None:
+    use(machine)
+    device = open_device("cuda:0")
+    force = in_force(device)
+    assert force.origin == "shipped"
+    assert force.choice is not None
+    assert force.choice.provenance == "documented"
+    kinds = {kind.name: kind for kind in device.memory_kinds()}
+    for row in force.choice.data:
+        for mechanism in map(Mechanism.parse, filter(None, (row.mechanism, row.next))):
+            assert kinds[mechanism.memory].documented
+            assert row.boundary == "kernel" or kinds[mechanism.memory].inside
+        assert row.evidence.startswith("documented, not measured")
+    told = umsh.explain(device="cuda:0").to_dict()["facts"]
+    assert told["provenance"].startswith("documented by the vendor, not measured")
+    with umsh.bind((256,), "float32", direction="both", device="cuda:0") as region:
+        assert "shipped" in str(umsh.explain(region).to_dict()["facts"])
 
 
 @pytest.mark.parametrize("machine", DEFAULTS)

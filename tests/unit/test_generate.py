@@ -16,7 +16,8 @@ from umsh.probe import generate
 from umsh.probe.ranking import Pick, ranges
 from umsh.profile import Profile, SampleRecord, VerdictRecord
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots"
+ROOT = Path(__file__).parents[2]
+SNAPSHOTS = ROOT / "tests" / "snapshots"
 
 
 @pytest.fixture
@@ -192,3 +193,18 @@ def test_check_tells_a_choice_that_drifted(tmp_path: Path, capsys: pytest.Captur
     written.write_text(written.read_text().replace("min_passes = 1", "min_passes = 2", 1))
     assert generate.main(["--check", *place]) == 1
     assert "DIFFERS" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("platform", ["orin", "spark"])
+def test_a_machine_nobody_measured_gets_a_row_for_every_need_and_no_timing(platform: str) -> None:
+    text = generate.shipped(ROOT)[ROOT / "backends" / "choices" / f"{platform}.toml"]
+    assert text == (ROOT / "backends" / "choices" / f"{platform}.toml").read_text()
+    choice = choices.load(ROOT / "backends" / "choices" / f"{platform}.toml")
+    assert choice.provenance == "documented"
+    assert {(r.direction, r.source, r.boundary) for r in choice.data} == set(
+        itertools.product(
+            ("cpu->gpu", "gpu->cpu", "both"), ("cpu", "gpu", "file", "network"), ("kernel", "inside")
+        )
+    )
+    assert {row.pattern for row in choice.control} == {"wait", "lock"}
+    assert {(row.ratio, row.p) for row in (*choice.data, *choice.control)} == {(1.0, 1.0)}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from umsh import choice as choices
 from umsh import profile as profiles
+from umsh.probe import documented
 from umsh.probe.rank_control import control_rows
 from umsh.probe.rank_data import data_rows
 
@@ -43,8 +44,12 @@ def from_file(path: Path, name: str) -> choices.Choice:
 
 
 def shipped(root: Path) -> dict[Path, str]:
-    """Choice file -> text, for every committed profile below microbench/results of a checkout."""
-    found = {}
+    """Choice file -> text, for every committed profile below microbench/results of a checkout and for the
+    platforms that nobody has measured."""
+    found = {
+        root / CHOICES / f"{name}.toml": choices.encode(choice)
+        for name, choice in documented.shipped(root).items()
+    }
     for path in sorted((root / RESULTS).glob("*/profile.json")):
         cited = (RESULTS / path.parent.name / path.name).as_posix()
         found[root / CHOICES / f"{path.parent.name}.toml"] = choices.encode(from_file(path, cited))
