@@ -1,4 +1,6 @@
-"""The figures of the CUDA driver, side by side in one run: `python tests/device/figures.py OUT.json`.
+"""The figures of the CUDA driver in one run: `python tests/device/figures.py OUT.json [STEP]...`.
+
+Steps named are run again and replace those in OUT.json.
 
 Medians of interleaved repetitions with every sample kept; data is verified. Times are wall clock from
 the call to the completed event, in seconds, unless the name says otherwise.
@@ -277,14 +279,18 @@ def main() -> None:
         "cold_file_4GiB": lambda: file_load(4 << 30),
         "cold_file_1GiB": lambda: file_load(1 << 30),
     }
+    out, named = Path(sys.argv[1]), sys.argv[2:]
+    found |= json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
     for name, step in steps.items():
+        if named and name not in named:
+            continue
         start = time.perf_counter()
         try:
             found[name] = step()
         except Exception as error:
             found[name] = {"failed": f"{type(error).__name__}: {error}"}
         print(name, f"[{time.perf_counter() - start:.1f} s]", json.dumps(medians(found[name])), flush=True)
-        Path(sys.argv[1]).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
