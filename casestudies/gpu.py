@@ -81,7 +81,8 @@ class Cuda:
         def launch(shape: tuple[int, ...], *arguments: Any) -> None:
             threads = shape[0] if shape[0] <= 256 else int(np.gcd(shape[0], 256))
             grid = (shape[0] // threads, *shape[1:])
-            native(grid, (threads,), arguments, stream=self.queue)
+            sized = tuple(np.uint64(a) if isinstance(a, int) else a for a in arguments)  # addresses
+            native(grid, (threads,), sized, stream=self.queue)
 
         return launch
 
