@@ -188,6 +188,28 @@ def test_a_cold_load_leaves_nothing_in_the_page_cache(device: Any, tmp_path: Pat
         assert loaded.report.nbytes_bounced <= 8192
 
 
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_cached_file_is_not_in_memory_twice_unless_asked(device: Any, tmp_path: Path, keep: bool) -> None:
+    """The hot variant of ComfyUI#10896: what was cached is given back once it has been copied."""
+    from umsh.native import file_resident
+
+    path = tmp_path / "hot.safetensors"
+    data = np.arange(24 << 20, dtype=np.uint8)
+    safetensors_numpy.save_file({"a": data[5:], "b": data}, path)
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        file.read()
+        if file_resident(file.fileno(), 0, size) < size:
+            pytest.skip("the file did not stay in the page cache")
+        with umsh.load_file(path, keep_cache=keep) as loaded:
+            resident = file_resident(file.fileno(), 0, size)
+            assert loaded.report.nbytes_cached == loaded.report.nbytes
+            assert np.array_equal(np.asarray(loaded["a"]), data[5:])
+            assert np.array_equal(np.asarray(loaded["b"]), data)
+    assert (resident >= size) if keep else (resident <= 64 << 10)
+
+
 def test_shards_of_an_index_load_as_one(device: Any, tmp_path: Path) -> None:
     safetensors_numpy.save_file({"a": ARRAYS["b"]}, tmp_path / "m-1.safetensors")
     safetensors_numpy.save_file({"b": ARRAYS["flags"], "unlisted": ARRAYS["b"]}, tmp_path / "m-2.safetensors")

@@ -12,11 +12,12 @@ import umsh.api
 from umsh.errors import FileError, NeedError, OutOfMemory
 from umsh.files import gguf, safetensors
 from umsh.files.header import Entry, Header, raw_header
-from umsh.files.plan import nbytes_of, plan
+from umsh.files.plan import REGION_BYTES_MAX, nbytes_of, plan
 from umsh.files.reading import Progress, Reader, Source
 from umsh.files.shards import files_of
 from umsh.files.weights import Digests, Weights, check_budget
 
+CACHED_REGION_BYTES = 32 << 20
 LOADERS = 2  # threads: one makes pages while the other reads, so the disk is never idle
 FORMATS = ("safetensors", "gguf", "raw")
 Opened = tuple[Source, Header, list[Entry]]
@@ -33,6 +34,7 @@ def load_file(
     checksums: bool | Mapping[str, str] = False,
     progress: Progress | None = None,
     cancel: threading.Event | None = None,
+    keep_cache: bool = False,
 ) -> Weights:
     """Read a safetensors, GGUF or raw file into shared memory; a mapping of names to tensors.
 
@@ -41,7 +43,8 @@ def load_file(
     take. device: as in bind. format: "safetensors", "gguf" or "raw" where the file does not tell by itself.
     checksums: True computes SHA-256 of each tensor, a mapping of names to hex digests is also compared.
     progress: called with (bytes done, bytes in all), in one thread at a time. cancel: an Event that
-    stops the load.
+    stops the load. keep_cache: leave pages of the file that are in the page cache there; by default each is
+    given back once it has been copied, so that memory never holds the model twice.
 
     Bytes that are not in the page cache go from the disk to the region directly and leave nothing there.
     Raises FileError (malformed, changed meanwhile, shards missing, wrong checksum), NeedError (unknown
@@ -53,7 +56,7 @@ def load_file(
     files = _choose(_open_all(Path(path), format), tensors)
     try:
         total = sum(entry.nbytes for _, _, entries in files for entry in entries)
-        reader = Reader(total, progress, cancel)
+        reader = Reader(total, progress, cancel, keep_cache)
         weights = Weights(files, reader, budget, device, Digests(checksums))
         if not lazy:
             _load_all(weights, files, budget, device)
@@ -129,7 +132,11 @@ def _choose(files: list[Opened], tensors: Iterable[str] | None) -> list[Opened]:
 
 
 def _load_all(weights: Weights, files: list[Opened], budget: int | None, device: int | str) -> None:
-    parts = [(source, part) for source, header, es in files for part in plan(es, header.data_start)]
+    parts = [
+        (source, part)
+        for source, header, es in files
+        for part in plan(es, header.data_start, _region_bytes(source))
+    ]
     nbytes = nbytes_of(part for _, part in parts)
     check_budget(nbytes, budget, "The regions of this load")
     _check_room(nbytes, device)
@@ -150,6 +157,12 @@ def _load_all(weights: Weights, files: list[Opened], budget: int | None, device:
         weights.__exit__(RuntimeError)
         raise
     _close(files)
+
+
+def _region_bytes(source: Source) -> int:
+    """Of a file that lies in the page cache: what is there and the regions being filled count together."""
+    cached = 2 * source.cached_bytes(0, source.file_bytes) > source.file_bytes
+    return CACHED_REGION_BYTES if cached else REGION_BYTES_MAX
 
 
 def _check_room(nbytes: int, device: int | str) -> None:

@@ -11,7 +11,8 @@ from umsh import native
 from umsh.errors import Cancelled, FileError
 
 CHUNK_BYTES = 64 << 20  # between two looks at cancel; large enough to keep the disk busy
-CACHED_PIECE_BYTES = 16 << 20
+CACHED_PIECE_BYTES = 4 << 20
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 Progress = Callable[[int, int], object]
 
 
@@ -57,8 +58,9 @@ class Source:
         return native.file_resident(self.fd, offset, nbytes) if self._tells and nbytes else 0
 
     def forget(self, offset: int, nbytes: int) -> None:
-        """Give back the pages of the cache that our own read brought in."""
-        os.posix_fadvise(self.fd, offset, nbytes, os.POSIX_FADV_DONTNEED)
+        """Give the range's pages of the cache back, also one it begins within; dirty and mapped ones stay."""
+        start = offset - offset % PAGE_BYTES
+        os.posix_fadvise(self.fd, start, nbytes and offset + nbytes - start, os.POSIX_FADV_DONTNEED)
 
     def check_same(self) -> None:
         """FileError when the file was written, replaced or cut since it was opened."""
@@ -86,11 +88,21 @@ class Source:
 
 
 class Reader:
-    """Reads ranges, in several threads, and keeps count; progress and cancel are looked at between chunks."""
+    """Reads ranges, in several threads, and keeps count; progress and cancel are looked at between chunks.
 
-    def __init__(self, total: int, progress: Progress | None, cancel: threading.Event | None) -> None:
+    keep_cache: pages found in the cache stay there; else each is given back once it has been copied.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        progress: Progress | None,
+        cancel: threading.Event | None,
+        keep_cache: bool = True,
+    ) -> None:
         self.report = LoadReport()
         self._total, self._progress, self._cancel = total, progress, cancel
+        self._keep_cache = keep_cache
         self._lock = threading.Lock()
         self._stopped = False
 
@@ -105,7 +117,7 @@ class Reader:
             self._look()
             # Chunks end at multiples of their size, so that no direct read but the last has a tail.
             n = min(CHUNK_BYTES - offset % CHUNK_BYTES, end - offset)
-            how = _chunk(source, offset, address, n)
+            how = _chunk(source, offset, address, n, self._keep_cache)
             offset, address = offset + n, address + n
             with self._lock:
                 self.report.add(how)
@@ -122,11 +134,11 @@ class Reader:
             )
 
 
-def _chunk(source: Source, offset: int, address: int, nbytes: int) -> LoadReport:
+def _chunk(source: Source, offset: int, address: int, nbytes: int, keep_cache: bool) -> LoadReport:
     """Read one chunk the way that fits what is cached of it."""
     cached = source.cached_bytes(offset, nbytes)
     if 2 * cached > nbytes:
-        _copy_cached(source, offset, address, nbytes)
+        _copy_cached(source, offset, address, nbytes, keep_cache)
         return LoadReport(nbytes, nbytes_buffered=nbytes, nbytes_cached=min(cached, nbytes))
     how = native.read_file(source.fd, offset, address, nbytes)
     if how.nbytes_buffered and not cached:
@@ -136,7 +148,7 @@ def _chunk(source: Source, offset: int, address: int, nbytes: int) -> LoadReport
     )
 
 
-def _copy_cached(source: Source, offset: int, address: int, nbytes: int) -> None:
+def _copy_cached(source: Source, offset: int, address: int, nbytes: int, keep_cache: bool) -> None:
     """Copy a range that is in the page cache."""
     target = memoryview(native.ffi.buffer(native.ffi.cast("char *", address), nbytes))
     at = 0
@@ -145,4 +157,6 @@ def _copy_cached(source: Source, offset: int, address: int, nbytes: int) -> None
         if got == 0:
             source.check_same()
             raise FileError(f"{source.path!r} ended at byte {offset + at}.", "Nothing was loaded.", "")
+        if not keep_cache:
+            source.forget(offset + at, got)
         at += got
