@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from casestudies.modelled import write as write_modelled
 from casestudies.study import ROOT, Result, Study, save
 from casestudies.table import write_table
 
@@ -33,6 +34,7 @@ def main(
     quick: Annotated[bool, typer.Option(help="Small data, few repeats; writes no result file.")] = False,
     machine: Annotated[str, typer.Option(help="Name of the result file.")] = "host",
     everything: Annotated[bool, typer.Option("--all", help="Run all of them.")] = False,
+    modelled: Annotated[bool, typer.Option(help="Only rewrite the modelled machines' result files.")] = False,
     table: Annotated[bool, typer.Option(help="Only rewrite docs/casestudies.md from result files.")] = False,
 ) -> None:
     """Case studies: what an application gains over what people use today."""
@@ -41,7 +43,9 @@ def main(
         FACTS.print(f"No study {sorted(unknown)[0]!r}; there are {', '.join(found)}.")
         raise typer.Exit(2)
     wanted = list(found) if everything else names or []
-    if not wanted and not table:
+    if modelled:
+        write_modelled({name: module.STUDY for name, module in found.items()})
+    if not wanted and not table and not modelled:
         _list(found)
     for name in wanted:
         result = found[name].run(quick)
@@ -53,7 +57,7 @@ def main(
             path = save(result, ROOT / name, machine)
             found[name].draw(result, ROOT / name / f"{machine}.png")
             FACTS.print(f"Written: {path.relative_to(ROOT.parent)}")
-    if table or (wanted and not quick):
+    if table or modelled or (wanted and not quick):
         write_table({name: module.STUDY for name, module in found.items()})
 
 

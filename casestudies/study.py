@@ -37,7 +37,7 @@ class Study:
 class Result:
     """What ran: raw samples of every way, and where.
 
-    verified: every run gave the baseline's result. baseline: where another than the study's is right.
+    verified: every run gave the baseline's result. baseline, metric: where others than the study's are right.
     """
 
     study: str
@@ -50,6 +50,7 @@ class Result:
     provenance: str = "measured"
     machine: Mapping[str, Any] = field(default_factory=dict)
     baseline: str = ""
+    metric: str = ""
 
     def median(self, way: str, metric: str) -> float:
         return statistics.median(self.samples[way][metric])

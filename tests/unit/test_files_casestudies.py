@@ -56,3 +56,14 @@ def test_the_page_is_what_the_committed_results_say(tmp_path: Path) -> None:
     )
     subprocess.run([sys.executable, "-c", script, str(page)], cwd=ROOT, check=True, timeout=120)
     assert page.read_text() == (ROOT / "docs" / "casestudies.md").read_text()
+
+
+def test_modelled_results_are_what_the_models_say_now() -> None:
+    script = (
+        "import json; from dataclasses import asdict; from casestudies.modelled import run;"
+        "from casestudies.study import ROOT, load; from casestudies.output_sampling.run import STUDY;"
+        "made = run(STUDY);"
+        "files = [ROOT / STUDY.name / 'results' / f\"{r.machine['model']}.modelled.json\" for r in made];"
+        "assert made and all(asdict(load(f)) == asdict(r) for f, r in zip(files, made, strict=True))"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, timeout=120)
