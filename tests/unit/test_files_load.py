@@ -172,6 +172,18 @@ def test_close_refuses_while_an_array_lives_and_dropping_is_safe(device: Any, pa
     assert np.array_equal(array, ARRAYS["a.weight"])
 
 
+def test_the_room_for_a_load_is_the_cpu_s_not_a_discrete_device_s(
+    device: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regions lie in CPU memory: a model larger than the card's own memory must load."""
+    path = tmp_path / "m.safetensors"
+    safetensors_numpy.save_file({"w": ARRAYS["b"]}, path)
+    small = umsh.api.MemoryInfo(0, 1 << 30, "device driver")
+    monkeypatch.setattr(umsh.api, "memory_info", lambda device=0: small)
+    with umsh.load_file(path) as loaded:
+        assert np.array_equal(np.asarray(loaded["w"]), ARRAYS["b"])
+
+
 def test_a_cold_load_leaves_nothing_in_the_page_cache(device: Any, tmp_path: Path) -> None:
     """The page cache must not hold a second copy of the model (ComfyUI#10896, safetensors#758)."""
     path = tmp_path / "cold.safetensors"

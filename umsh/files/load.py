@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-import umsh.api
 from umsh.errors import FileError, NeedError, OutOfMemory
 from umsh.files import gguf, safetensors
 from umsh.files.header import Entry, Header, raw_header
@@ -16,6 +15,7 @@ from umsh.files.plan import REGION_BYTES_MAX, nbytes_of, plan
 from umsh.files.reading import Progress, Reader, Source
 from umsh.files.shards import files_of
 from umsh.files.weights import Digests, Weights, check_budget
+from umsh.machine import group_limits, read_meminfo, usable_memory
 
 CACHED_REGION_BYTES = 32 << 20
 LOADERS = 2  # threads: one makes pages while the other reads, so the disk is never idle
@@ -59,7 +59,7 @@ def load_file(
         reader = Reader(total, progress, cancel, keep_cache)
         weights = Weights(files, reader, budget, device, Digests(checksums))
         if not lazy:
-            _load_all(weights, files, budget, device)
+            _load_all(weights, files, budget)
         return weights
     except BaseException:
         _close(files)
@@ -131,7 +131,7 @@ def _choose(files: list[Opened], tensors: Iterable[str] | None) -> list[Opened]:
     return [(source, header, [e for e in entries if e.name in wanted]) for source, header, entries in files]
 
 
-def _load_all(weights: Weights, files: list[Opened], budget: int | None, device: int | str) -> None:
+def _load_all(weights: Weights, files: list[Opened], budget: int | None) -> None:
     parts = [
         (source, part)
         for source, header, es in files
@@ -139,7 +139,7 @@ def _load_all(weights: Weights, files: list[Opened], budget: int | None, device:
     ]
     nbytes = nbytes_of(part for _, part in parts)
     check_budget(nbytes, budget, "The regions of this load")
-    _check_room(nbytes, device)
+    _check_room(nbytes)
     weights.add_empty()
     try:
         with ThreadPoolExecutor(LOADERS, "umsh-load") as pool:
@@ -165,8 +165,9 @@ def _region_bytes(source: Source) -> int:
     return CACHED_REGION_BYTES if cached else REGION_BYTES_MAX
 
 
-def _check_room(nbytes: int, device: int | str) -> None:
-    usable = umsh.api.memory_info(device).usable
+def _check_room(nbytes: int) -> None:
+    """OutOfMemory before anything is bound: regions are CPU memory, on discrete devices too."""
+    usable = usable_memory(True, None, read_meminfo(), group_limits()).usable_bytes
     if nbytes > usable:
         raise OutOfMemory(
             f"The regions of this load take {nbytes} bytes; {usable} are usable here.",
