@@ -36,6 +36,7 @@ PREAD, FAST, RUNAI = (
 )
 GGUF, TO_CUDA = "gguf mmap + copy", "safetensors load_file(device='cuda')"
 NEEDS = {FAST: "fastsafetensors", RUNAI: "runai_model_streamer", PREAD: "safetensors", GGUF: "gguf"}
+DISK = "the disk alone"
 RUN_TIMEOUT_S = 300
 PEAK_RUNS = 3
 
@@ -55,6 +56,8 @@ def _host(device: Any, quick: bool) -> Result:
         samples: Samples = {}
         for state, prepare in (("cold", _drop), ("cached", _cache)):
             ways = {f"{way}, {state}": runs.way(way, weights, prepare) for way in present}
+            if state == "cold":
+                ways[DISK] = runs.way(DISK, weights, prepare)
             if gguf and state == "cold":
                 ways |= {f"{way}, GGUF {state}": runs.way(way, gguf, prepare) for way in (OURS, GGUF)}
             samples |= interleave(ways, repeats, warm_up=0 if quick else 1)
@@ -70,7 +73,8 @@ def _cuda(device: Any, quick: bool) -> Result:
     with _model(nbytes) as (weights, _):
         runs = _Runs()
         samples = interleave(
-            {f"{way}, cold": runs.way(way, weights, _drop) for way in (OURS, TO_CUDA)},
+            {f"{way}, cold": runs.way(way, weights, _drop) for way in (OURS, TO_CUDA)}
+            | {DISK: runs.way(DISK, weights, _drop)},
             repeats,
             warm_up=0 if quick else 1,
         )
@@ -119,7 +123,8 @@ class _Runs:
             if done.returncode:
                 raise RuntimeError(f"{way} failed:\n{done.stderr}")
             said = json.loads(done.stdout.splitlines()[-1])
-            self._crcs.setdefault(path, set()).add(said.pop("crc"))
+            if (crc := said.pop("crc")) is not None:
+                self._crcs.setdefault(path, set()).add(crc)
             return {key: float(value) for key, value in said.items()}
 
         return once
