@@ -54,6 +54,12 @@ def test_the_magic_tells_without_the_suffix(device: Any, tmp_path: Path) -> None
         assert "quantised" in loaded
 
 
+@pytest.mark.parametrize("name", ["m-00001-of-00000.gguf", "m-00003-of-00002.gguf"])
+def test_numbers_that_name_no_split_are_an_ordinary_name(device: Any, tmp_path: Path, name: str) -> None:
+    with umsh.load_file(write(tmp_path / name, tensors=1)) as loaded:
+        assert set(loaded) == {"plain.0", "quantised"}
+
+
 def test_splits_load_as_one_and_a_missing_one_is_named(device: Any, tmp_path: Path) -> None:
     first = write(tmp_path / "m-00001-of-00002.gguf", tensors=1)
     with pytest.raises(FileError, match="m-00002-of-00002"):

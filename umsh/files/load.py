@@ -98,14 +98,15 @@ def _open_all(path: Path, format: str | None) -> list[Opened]:
         for file, named in files_of(path).items():
             source, header = open_file(file, format)
             opened.append((source, header, list(header.entries)))
-            if missing := set(named or ()).difference(entry.name for entry in header.entries):
+            wanted = set(named or ())
+            if missing := wanted.difference(entry.name for entry in header.entries):
                 raise FileError(
                     f"{os.fspath(file)!r} lacks {len(missing)} tensors its index names: {min(missing)!r}.",
                     "Nothing was loaded.",
                     "Index and shards are of different versions: fetch both again.",
                 )
             if named is not None:
-                opened[-1] = (source, header, [e for e in header.entries if e.name in set(named)])
+                opened[-1] = (source, header, [e for e in header.entries if e.name in wanted])
         names = [entry.name for _, _, entries in opened for entry in entries]
         if len(set(names)) != len(names):
             what = f"The shards of {os.fspath(path)!r} name a tensor twice."

@@ -24,7 +24,8 @@ def files_of(path: Path) -> Mapping[Path, tuple[str, ...] | None]:
     if split := SPLIT.fullmatch(path.name):
         count = int(split["count"])
         names = [f"{split['stem']}-{n:05}-of-{count:05}.gguf" for n in range(1, count + 1)]
-        return dict.fromkeys(_present(path, names))
+        if path.name in names:  # else the numbers mean something else
+            return dict.fromkeys(_present(path, names))
     return {path: None}
 
 
