@@ -11,7 +11,7 @@ from umsh import native
 from umsh.errors import Cancelled, FileError
 
 CHUNK_BYTES = 64 << 20  # between two looks at cancel; large enough to keep the disk busy
-CACHED_PIECE_BYTES = 4 << 20
+CACHED_PIECE_BYTES = 16 << 20
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 Progress = Callable[[int, int], object]
 
@@ -160,3 +160,5 @@ def _copy_cached(source: Source, offset: int, address: int, nbytes: int, keep_ca
         if not keep_cache:
             source.forget(offset + at, got)
         at += got
+    if not keep_cache:
+        source.forget(offset, nbytes)  # what the first try left: pages still on their way to a list
