@@ -125,7 +125,7 @@ def picture(result: Result, metric: str, path: Path, title: str, order: Sequence
     axes.invert_yaxis()
     axes.set_xlabel(f"{metric} ({result.units[metric]}), {result.provenance}; dots are runs, bars medians")
     axes.set_title(title, fontsize="medium")
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=110, bbox_inches="tight")  # a long label may be wider than the axes
     pyplot.close(figure)
 
 

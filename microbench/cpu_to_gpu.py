@@ -11,7 +11,7 @@ from umsh.microbench.subjects import mechanisms
 from umsh.microbench.transfer import UNITS, hand_over
 
 SIZES = (4 * KIB, 64 * KIB, 1 * MIB, 16 * MIB, 256 * MIB)
-SIZES_QUICK = (4 * KIB, 256 * KIB, 4 * MIB, 32 * MIB)
+SIZES_QUICK = (4 * KIB, 4 * MIB, 32 * MIB)
 # The later ones show from how many reads on a copy to device memory wins.
 PASSES, PASSES_QUICK = (1, 4, 16), (1, 4)
 
