@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from umsh import errors
-from umsh.api import MemoryInfo, attach, bind, explain, get_include, memory_info, unbind
+from umsh.api import attach, bind, explain, get_include, memory_info, unbind
 from umsh.control import Flag, Lock, Word, acquire, lock, release, unlock, wait
 from umsh.control import set as set
-from umsh.region import Handle, Region
+from umsh.handle import Handle
+from umsh.machine import MemoryInfo
+from umsh.region import Region
 from umsh.transfer import read, write
 
 if TYPE_CHECKING:

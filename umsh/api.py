@@ -6,28 +6,22 @@ import mmap
 import operator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from umsh import adopt, lifetime
 from umsh.errors import AdoptError, FallbackWarning, NeedError, UmshError, UnsupportedError
+from umsh.handle import Handle
+from umsh.machine import MemoryInfo
 from umsh.need import Need, nbytes_of
-from umsh.region import TIMEOUT_S, Handle, Region
+from umsh.region import TIMEOUT_S, Region
 
 if TYPE_CHECKING:
     from umsh.backends.driver import Device, Memory
     from umsh.explanation import Explanation
     from umsh.mechanism import Mechanism
     from umsh.resolve import Resolved
-
-
-class MemoryInfo(NamedTuple):
-    """Bytes new regions may take, bytes there are, and where the figures come from."""
-
-    usable: int
-    total: int
-    source: str
 
 
 def bind(
@@ -103,7 +97,7 @@ def attach(handle: Handle) -> Region:
 
 
 def memory_info(device: int | str = 0) -> MemoryInfo:
-    """Bytes that new regions can still take on this machine, and the source of the figure."""
+    """Bytes that new regions can still take, bytes that this machine has, and the figures' source."""
     from umsh.backends import open_device
 
     return MemoryInfo(*open_device(device).memory_info())

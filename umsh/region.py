@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from dataclasses import dataclass
+from operator import index
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from umsh.abi import NativeRegion
 from umsh.control import Word
 from umsh.errors import NeedError, RegionBusy, TurnError
+from umsh.handle import Handle
 from umsh.lifetime import Keeper, closed, forkable
 from umsh.loan import Loan, verb_open_error
 from umsh.methods import COPY_IN, PUBLISH, REFRESH
@@ -24,18 +25,6 @@ if TYPE_CHECKING:
     from umsh.need import Need
 
 TIMEOUT_S = 60.0  # of every wait that is given no timeout_s
-
-
-@dataclass(frozen=True, slots=True)
-class Handle:
-    """What another process needs to attach a region; picklable."""
-
-    device: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    need: Need
-    mechanism: Mechanism
-    memory: dict[str, Any]
 
 
 class Region:
@@ -286,14 +275,17 @@ class Region:
         return sys.getrefcount(self._flat) + sys.getrefcount(self._device_flat)
 
     def _range(self, offset: int, nbytes: int | None) -> tuple[int, int]:
-        count = self.nbytes - offset if nbytes is None and isinstance(offset, SupportsIndex) else nbytes
-        if not isinstance(count, SupportsIndex) or offset < 0 or count < 0 or offset + count > self.nbytes:
+        """Address and length of bytes [offset, offset + nbytes); all from `offset` on when nbytes is None."""
+        whole = isinstance(offset, SupportsIndex) and (nbytes is None or isinstance(nbytes, SupportsIndex))
+        first = index(offset) if whole else -1
+        count = self.nbytes - first if nbytes is None or not whole else index(nbytes)
+        if first < 0 or count < 0 or first + count > self.nbytes:
             raise NeedError(
-                f"{nbytes} bytes from {offset!r} on of a region of {self.nbytes} bytes were named.",
+                f"offset={offset!r}, nbytes={nbytes!r} of a region of {self.nbytes} bytes were named.",
                 "Nothing was done.",
-                "Stay inside the region.",
+                "Give whole numbers inside the region.",
             )
-        return self._address + offset, count
+        return self._address + first, count
 
 
 def _no_order(consumer: object) -> None:

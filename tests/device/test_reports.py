@@ -213,7 +213,7 @@ def test_usable_memory_is_the_devices_own(device: CudaDevice) -> None:
     info = umsh.memory_info(device="cuda:0")
     if device.facts()["integrated"]:
         pytest.skip("INTEGRATED is 1: the figure follows reclaimable CPU memory")
-    assert info.total == device.facts()["device_memory_bytes"]
+    assert info.total_bytes == device.facts()["device_memory_bytes"]
     assert "cuMemGetInfo" in info.source or "device" in info.source
 
 

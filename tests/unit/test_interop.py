@@ -196,5 +196,5 @@ def test_native_code_finds_umsh_h_where_get_include_says(tmp_path: Path) -> None
 def test_memory_info_names_its_source(device: Any) -> None:
     """A02: https://github.com/vllm-project/vllm/issues/48140"""
     info = umsh.memory_info("opencl:0")
-    assert 0 < info.usable <= info.total
+    assert 0 < info.usable_bytes <= info.total_bytes
     assert info.source

@@ -213,7 +213,17 @@ def test_inside_gives_both_views_of_the_same_bytes(fake: Any) -> None:
     umsh.write(region, np.arange(64, dtype="u4"))
     assert umsh.read(region)[63] == 63
     region.refresh()
-    for wrong in ((-1, 1), (0, 257), (250, 8), (0, -1)):
+    wrongs: list[tuple[Any, Any]] = [
+        (-1, 1),
+        (0, 257),
+        (250, 8),
+        (0, -1),
+        ("a", 4),
+        (0, "4"),
+        (1.5, 4),
+        (None, 4),
+    ]
+    for wrong in wrongs:
         with pytest.raises(NeedError):
             region.publish(*wrong)
 
