@@ -17,6 +17,9 @@ constexpr bool is_handle(uint64_t handle) { return (handle >> 56) == 0xA5; }
 constexpr uint8_t handle_kind(uint64_t handle) { return uint8_t(handle >> 48); }
 constexpr uint64_t handle_index(uint64_t handle) { return (handle >> 4) & ((uint64_t{1} << 44) - 1); }
 
+// Indices below this are agreed, never created: the primary context of device d has index d + 1.
+constexpr uint64_t kFirstIndex = 1024;
+
 // Values that the driver defines itself and that pass unchanged.
 constexpr uint64_t kStreamLegacy = 1;
 constexpr uint64_t kStreamPerThread = 2;

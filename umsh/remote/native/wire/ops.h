@@ -13,7 +13,8 @@ constexpr Op kFirstNvmlCall = 0x0800;
 
 // Fields stand in the order of the payload; each is a u64 unless it is called blob. "-> x" is the reply's output.
 enum ControlOp : Op {
-  kOpOpen = 1,        // window_base, window_nbytes, flags -> blob snapshot (wire/snapshot.h); first request of a session
+  kOpOpen = 1,        // window_base, window_nbytes, mirror_base, mirror_nbytes, flags -> blob snapshot (wire/snapshot.h);
+                      // first request of a session; refused (801) when the server cannot have this window
   kOpAck = 2,         // server: executed
   kOpPing = 3,        // either end, answered by kOpPong
   kOpPong = 4,
@@ -27,6 +28,8 @@ enum ControlOp : Op {
   kOpCopy3D = 20,         // blob CUDA_MEMCPY3D (host pointers zeroed), stream, async, blob packed host rows -> blob packed rows
   kOpMirrorUpload = 21,   // address, blob data: new content of mirrored host memory, before the next launch
   kOpMirrorDownload = 22, // address, nbytes -> blob data
+  kOpMirrorAlloc = 23,    // address, nbytes, managed: device memory at exactly this address of the mirror window
+  kOpMirrorFree = 24,     // address
 
   kOpModuleOffer = 32,  // nbytes, blob sha256 -> known (1: the server has this content)
   kOpModuleData = 33,   // offset, nbytes, blob sha256, blob piece; the server checks the hash when it is complete
