@@ -11,6 +11,9 @@ using Op = uint16_t;
 constexpr Op kFirstDriverCall = 0x0100;
 constexpr Op kFirstNvmlCall = 0x0800;
 
+// Result of loading a module by its hash when the server has not this content; the client sends it and asks again.
+constexpr int kUnknownContent = -2;
+
 // Fields stand in the order of the payload; each is a u64 unless it is called blob. "-> x" is the reply's output.
 enum ControlOp : Op {
   kOpOpen = 1,        // window_base, window_nbytes, mirror_base, mirror_nbytes, flags -> blob snapshot (wire/snapshot.h);
@@ -30,6 +33,8 @@ enum ControlOp : Op {
   kOpMirrorDownload = 22, // address, nbytes -> blob data
   kOpMirrorAlloc = 23,    // address, nbytes, managed: device memory at exactly this address of the mirror window
   kOpMirrorFree = 24,     // address
+  kOpUploadCaptured = 25,   // cookie, dst, stream, blob data: an upload that becomes part of a graph
+  kOpRefreshCaptured = 26,  // cookie, blob data: what the next replay of that upload sends
 
   kOpModuleOffer = 32,  // nbytes, blob sha256 -> known (1: the server has this content)
   kOpModuleData = 33,   // offset, nbytes, blob sha256, blob piece; the server checks the hash when it is complete
