@@ -16,6 +16,7 @@ namespace umsh {
 namespace {
 
 constexpr size_t kQueueBytes = kFlushBytes + (size_t{8} << 10);
+constexpr uint64_t kWindowReserve = 1024;  // for requests that do not wait for the window
 constexpr unsigned kIdleRounds = 40;  // empty rounds of the flusher before it sleeps until it is woken
 
 void put(std::vector<char>& out, const void* data, size_t nbytes) {
@@ -42,7 +43,7 @@ void Connection::start(Receiver* receiver) {
 }
 
 bool Connection::room(size_t nbytes) const {
-  if (next_ - executed_ + 4 > kWindowFrames) return false;
+  if (next_ - executed_ + kWindowReserve > kWindowFrames) return false;
   uint64_t waiting = sent_nbytes_ - executed_nbytes_;
   return waiting == 0 || waiting + nbytes <= kWindowBytes;
 }
@@ -78,16 +79,15 @@ uint64_t Connection::enter(std::unique_lock<std::mutex>& lock, Op op, const void
   return sequence;
 }
 
-// Leaves the lock while it waits: the queue is written first, since only the server's progress makes room.
+// Leaves the lock while it waits: the queue is written first, since only the server's progress makes room, and the
+// reply of a ping at its end tells of that progress at the latest.
 bool Connection::wait_for_room(std::unique_lock<std::mutex>& lock, size_t nbytes) {
   while (!lost() && !room(nbytes)) {
-    if (!queue_.empty()) {
-      lock.unlock();
-      flush();
-      lock.lock();
-      continue;
-    }
-    window_changed_.wait(lock);
+    uint64_t last = append(lock, kOpPing, kWantsReply, nullptr, 0, 0);
+    lock.unlock();
+    flush();
+    lock.lock();
+    window_changed_.wait(lock, [&] { return lost() || room(nbytes) || executed_ >= last; });
   }
   return !lost();
 }

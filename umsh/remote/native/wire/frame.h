@@ -17,6 +17,7 @@ constexpr unsigned kFlushMicros = 75;              // an idle send queue is writ
 constexpr uint64_t kWindowFrames = 1u << 16;       // unacknowledged frames before a sender waits
 constexpr uint64_t kWindowBytes = uint64_t{64} << 20;  // unacknowledged bytes before a sender waits
 constexpr uint64_t kAckEveryFrames = 1024;         // the server acknowledges at least this often
+constexpr uint64_t kAckEveryBytes = uint64_t{8} << 20;
 constexpr unsigned kPingSeconds = 5;               // the server pings a silent client
 constexpr unsigned kDeadSeconds = 30;              // no frame for so long: the peer is given up
 constexpr unsigned kHandshakeSeconds = 5;          // a hello takes no longer

@@ -34,7 +34,7 @@ int closest(const LaunchHistory::Ring& ring, const std::vector<uint64_t>& record
     if (best >= 0 && count >= differences) continue;
     best = int(slot);
     differences = count;
-    if (count == 0) break;
+    if (count <= 1) break;  // nothing smaller is worth a longer search
   }
   return best;
 }
