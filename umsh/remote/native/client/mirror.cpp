@@ -106,7 +106,13 @@ int Mirror::before_any(uint64_t stream) {
   return kSuccess;
 }
 
-// Pages that came back different are written; the others are left to the CPU.
+// Only bytes that the device changed are written: the CPU may have written others of the same page meanwhile.
+void Mirror::take_page(Copy& copy, uint64_t at, const char* page, uint64_t nbytes) {
+  for (uint64_t i = 0; i < nbytes; ++i)
+    if (page[i] != copy.synced[at + i]) copy.host[at + i] = page[i];
+  std::memcpy(copy.synced.data() + at, page, nbytes);
+}
+
 int Mirror::fetch(Copy& copy) {
   std::vector<char> piece;
   for (uint64_t at = 0; at < copy.nbytes; at += kPieceBytes) {
@@ -118,8 +124,7 @@ int Mirror::fetch(Copy& copy) {
     for (uint64_t page = 0; page < nbytes; page += kPage) {
       uint64_t length = std::min<uint64_t>(kPage, nbytes - page);
       if (std::memcmp(piece.data() + page, copy.synced.data() + at + page, length) == 0) continue;
-      std::memcpy(copy.synced.data() + at + page, piece.data() + page, length);
-      std::memcpy(copy.host + at + page, piece.data() + page, length);
+      take_page(copy, at + page, piece.data() + page, length);
     }
   }
   return kSuccess;

@@ -50,6 +50,7 @@ class Mirror {
   Copy* find(uint64_t device);
   int use(Copy& copy, uint64_t stream);
   int send_changes(Copy& copy);
+  static void take_page(Copy& copy, uint64_t at, const char* page, uint64_t nbytes);
   int fetch(Copy& copy);
   uint64_t base_ = 0, nbytes_ = 0;
   mutable std::mutex mutex_;
