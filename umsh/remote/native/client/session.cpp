@@ -11,9 +11,17 @@ namespace umsh {
 
 namespace {
 
-constexpr uint64_t kTebibyte = uint64_t{1} << 40;
-constexpr uint64_t kFirstBase = 0x200000000000;
-constexpr int kBases = 4;
+// Where both ends try to have the same addresses: device memory, and behind it memory of the host that kernels see.
+// The last is for processes that may not use far addresses (a thread sanitizer's, or a limit on address space).
+struct Windows {
+  uint64_t base, nbytes;
+};
+constexpr Windows kWindows[] = {
+    {0x200000000000, uint64_t{1} << 40},
+    {0x240000000000, uint64_t{1} << 40},
+    {0x280000000000, uint64_t{1} << 40},
+    {0x002000000000, uint64_t{1} << 37},
+};
 
 enum class State : int { kFresh, kConnected, kInitialised, kForked };
 std::atomic<State> state{State::kFresh};
@@ -67,28 +75,35 @@ int connect_locked() {
 Session::Session(const Settings& s, std::unique_ptr<Connection> c)
     : settings(s), on(settings.switches), connection(std::move(c)) {}
 
+// The device window is only held here, so that nothing of this process takes its addresses.
+int Session::agree(uint64_t base, uint64_t nbytes, Reply& reply) {
+  void* window = hold(base, nbytes);
+  void* host = window ? hold(base + nbytes, nbytes) : nullptr;
+  int result = kNotSupported;
+  if (host) {
+    reply = Call(kOpOpen).u64(base).u64(nbytes).u64(base + nbytes).u64(nbytes).u64(0).reply();
+    result = reply.result;
+  }
+  if (result == kSuccess) {
+    window_base = base;
+    mirror_base = base + nbytes;
+    mirror.reset(mirror_base, nbytes);
+    return kSuccess;
+  }
+  if (window) munmap(window, nbytes);
+  if (host) munmap(host, nbytes);
+  return result;
+}
+
 bool Session::open(std::string& error) {
   connection->start(this);
   Reply reply;
-  for (int i = 0; i < kBases; ++i) {
-    // The device window is only held here, so that nothing of this process takes its addresses.
-    uint64_t base = kFirstBase + uint64_t(2 * i) * kTebibyte;
-    void* window = hold(base, kTebibyte);
-    void* host = window ? hold(base + kTebibyte, kTebibyte) : nullptr;
-    if (!host && window) munmap(window, kTebibyte);
-    if (!host) continue;
-    reply = Call(kOpOpen).u64(base).u64(kTebibyte).u64(base + kTebibyte).u64(kTebibyte).u64(0).reply();
-    window_base = base;
-    mirror_base = base + kTebibyte;
-    if (reply.result == kSuccess) break;
-    munmap(window, kTebibyte);
-    munmap(host, kTebibyte);
-    window_base = mirror_base = 0;
-    if (reply.result != kNotSupported) break;
-  }
-  if (window_base == 0 && reply.result == 0) reply.result = kOutOfMemory;
-  if (reply.result) {
-    error = "no session there (result " + std::to_string(reply.result) + ")";
+  int result = kNotSupported;
+  for (const Windows& windows : kWindows)
+    if (result == kNotSupported) result = agree(windows.base, windows.nbytes, reply);
+  if (result) {
+    error = "no session there (result " + std::to_string(result) + ")";
+    if (result == kNotSupported) error = "both ends found no range of addresses that is free in each";
     return false;
   }
   Blob description = reply.view();
@@ -97,7 +112,6 @@ bool Session::open(std::string& error) {
     error = "its description of the devices is malformed";
     return false;
   }
-  mirror.reset(mirror_base, kTebibyte);
   return true;
 }
 

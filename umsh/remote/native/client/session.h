@@ -20,6 +20,8 @@
 
 namespace umsh {
 
+class Reply;
+
 class Session : public Receiver {
  public:
   Session(const Settings& settings, std::unique_ptr<Connection> connection);
@@ -56,6 +58,7 @@ class Session : public Receiver {
   void lost(const std::string& reason) override;
 
  private:
+  int agree(uint64_t base, uint64_t nbytes, Reply& reply);
   std::atomic<uint64_t> next_index_{kFirstIndex};
   std::atomic<int> deferred_{0};
 };
