@@ -85,9 +85,7 @@ class Server:
 
 
 @pytest.fixture
-def start_loopback(
-    compiled: Callable[..., Path], client_library: Path
-) -> Iterator[Callable[..., Server]]:
+def start_loopback(compiled: Callable[..., Path], client_library: Path) -> Iterator[Callable[..., Server]]:
     running: list[subprocess.Popen[str]] = []
 
     def start(**environment: str) -> Server:

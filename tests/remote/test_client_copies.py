@@ -1,4 +1,4 @@
-"""Copies mean what they mean to a program with its own device; public report lupinemachines/lupine#631 (B04)."""
+"""Copies mean what they mean with a device of one's own; public report lupinemachines/lupine#631."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ for value in (b"a", b"b"):
 
 
 def test_down_to_pinned_memory_and_up_again_without_a_wait_carries_the_new_bytes(loopback: Any) -> None:
-    """Public report lupinemachines/lupine#623 (B06)."""
+    """Public report lupinemachines/lupine#623."""
     loopback.check("""
 start()
 on, n = stream(), 12 << 20

@@ -1,4 +1,4 @@
-"""Host memory that the device uses, host functions, and both inside graphs; B06 and B07 of the public reports."""
+"""Host memory that the device uses, host functions, and both inside graphs."""
 
 from __future__ import annotations
 

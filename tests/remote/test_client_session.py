@@ -30,9 +30,11 @@ def test_the_token_is_proved(start_loopback: Callable[..., Any], token: str) -> 
 
 def test_values_that_are_not_understood_are_refused_with_what_would_be(loopback: Any) -> None:
     done = loopback.run("print(cu.cuInit(0))", UMSH_REMOTE_MODE="fast")
-    assert done.out.strip() == "100" and "one of naive, sr, dgsf, full" in done.err
+    assert done.out.strip() == "100"
+    assert "one of naive, sr, dgsf, full" in done.err
     done = loopback.run("print(cu.cuInit(0))", UMSH_REMOTE_SWITCHES="+warp")
-    assert done.out.strip() == "100" and "elide" in done.err
+    assert done.out.strip() == "100"
+    assert "elide" in done.err
 
 
 def test_a_child_of_a_running_client_is_not_initialised_and_the_parent_goes_on(loopback: Any) -> None:
@@ -64,7 +66,8 @@ start()
 
 
 def test_a_lost_server_is_an_error_of_every_later_call_and_said_once(loopback: Any) -> None:
-    done = loopback.run("""
+    done = loopback.run(
+        """
 import os, signal, time
 start()
 address = alloc(64)
@@ -72,7 +75,9 @@ os.kill(int(os.environ["SERVER_PID"]), signal.SIGKILL)
 to = ctypes.create_string_buffer(8)
 assert cu.cuMemcpyDtoH_v2(to, c_uint64(address), c_size_t(8)) == 46
 assert cu.cuCtxSynchronize() == 46 and cu.cuMemFree_v2(c_uint64(address)) == 46
-""", SERVER_PID=str(loopback.process.pid))
+""",
+        SERVER_PID=str(loopback.process.pid),
+    )
     assert done.code == 0, done.err
     assert done.err.count("is lost") == 1
 
