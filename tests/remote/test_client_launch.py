@@ -1,4 +1,4 @@
-"""All parameter bytes of a launch arrive, whatever their number and shape; public report smol-machines/smolvm#896."""
+"""All parameter bytes of a launch arrive, whatever their shape; public report smol-machines/smolvm#896."""
 
 from __future__ import annotations
 

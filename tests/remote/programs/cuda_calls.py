@@ -1,4 +1,4 @@
-"""The driver API by ctypes, for scripts of tests: `cu.name(...)` gives the result, `ok(...)` demands success."""
+"""The driver API by ctypes for scripts: `cu.name(...)` gives the result, `ok(...)` demands success."""
 
 from __future__ import annotations
 
