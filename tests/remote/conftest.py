@@ -67,6 +67,11 @@ class Server:
     library: Path
     environment: dict[str, str] = field(default_factory=dict)
 
+    def replies(self) -> int:
+        """How many calls of the next client that has ended waited for the server."""
+        assert self.process.stdout is not None
+        return int(self.process.stdout.readline())
+
     def run(self, script: str, timeout_s: float = 60, **environment: str) -> Finished:
         """Runs Python in a process of its own, with the client's calls as `cu` and helpers of cuda_calls."""
         env = {

@@ -1,6 +1,7 @@
 // A server in one thread and without a device, for tests and measurements of the client alone: it answers the hello,
 // plays device memory with its own, runs a kernel named dump* by copying its parameters to where the first one points,
-// and executes nothing else. Prints the port it listens on; serves one client at a time until it is ended.
+// and executes nothing else. Prints the port it listens on, and after each client how many replies it gave; serves
+// one client at a time until it is ended.
 #include <arpa/inet.h>
 #include <cstdio>
 #include <cstdlib>
@@ -48,6 +49,7 @@ class Server {
   explicit Server(int fd) : fd_(fd) {}
   bool hello(const std::string& token);
   void serve();
+  uint64_t replies = 0;
 
  private:
   int execute(const FrameHeader& frame, Reader& in, Writer& out);
@@ -317,6 +319,7 @@ void Server::serve() {
       deferred = {};
       reply.result = code;
       reply.executed = frame.sequence;
+      ++replies;
       FrameHeader header{uint32_t(sizeof reply + outputs.size()), 0, kIsReply, sequence};
       write_all(fd_, &header, sizeof header);
       write_all(fd_, &reply, sizeof reply);
@@ -353,6 +356,8 @@ int main() {
     {
       Server server(fd);
       if (server.hello(token ? token : "")) server.serve();
+      std::printf("%llu\n", static_cast<unsigned long long>(server.replies));
+      std::fflush(stdout);
     }
     close(fd);
   }

@@ -86,6 +86,14 @@ UMSH_EXPORT int cuMemFreeAsync(uint64_t address, void* stream) {
   return free_device(call, address);
 }
 
+UMSH_EXPORT int cuMemAllocAsync_ptsz(uint64_t* out, size_t nbytes, void* stream) {
+  return cuMemAllocAsync(out, nbytes, ptsz(stream));
+}
+UMSH_EXPORT int cuMemAllocFromPoolAsync_ptsz(uint64_t* out, size_t nbytes, void* pool, void* stream) {
+  return cuMemAllocFromPoolAsync(out, nbytes, pool, ptsz(stream));
+}
+UMSH_EXPORT int cuMemFreeAsync_ptsz(uint64_t address, void* stream) { return cuMemFreeAsync(address, ptsz(stream)); }
+
 UMSH_EXPORT int cuMemGetAddressRange_v2(uint64_t* base, size_t* nbytes, uint64_t address) {
   if (int error = local_call()) return error;
   Block block;

@@ -104,6 +104,7 @@ Call& Call::handle(Kind kind, const void* value) {
 uint64_t Call::make(Kind kind) {
   makes_ = true;
   uint64_t number = error_ ? 0 : session()->make(uint8_t(kind));
+  if (kind == kKindStream && number) note_stream(number, thread().current());
   u64(number);
   return number;
 }

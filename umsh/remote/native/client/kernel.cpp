@@ -108,12 +108,24 @@ int launch(const Config& config, LaunchKind kind, void* function, void** paramet
   return send(reinterpret_cast<uint64_t>(function), record, stream);
 }
 
+int unsupported(const char* name) {
+  say_unsupported(name);
+  return kNotSupported;
+}
+
 }  // namespace
 
 UMSH_EXPORT int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                                unsigned shared, void* stream, void** parameters, void** extra) {
   Config config{{gx, gy, gz}, {bx, by, bz}, shared, stream, nullptr, 0};
   return launch(config, LaunchKind::kPlain, function, parameters, extra);
+}
+// The launch calls of CUDA 3 and launches on several devices at once.
+UMSH_EXPORT int cuLaunch(void*) { return unsupported("cuLaunch"); }
+UMSH_EXPORT int cuLaunchGrid(void*, int, int) { return unsupported("cuLaunchGrid"); }
+UMSH_EXPORT int cuLaunchGridAsync(void*, int, int, void*) { return unsupported("cuLaunchGridAsync"); }
+UMSH_EXPORT int cuLaunchCooperativeKernelMultiDevice(void*, unsigned, unsigned) {
+  return unsupported("cuLaunchCooperativeKernelMultiDevice");
 }
 UMSH_EXPORT int cuLaunchKernel_ptsz(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                                     unsigned shared, void* stream, void** parameters, void** extra) {

@@ -130,6 +130,14 @@ int global(Op op, Kind kind, uint64_t* address, size_t* nbytes, void* owner, con
   return kSuccess;
 }
 
+int count(Op op, Kind kind, unsigned* out, void* owner) {
+  if (!out) return ready() ? ready() : int(kInvalidValue);
+  Call call(op);
+  Reply reply = call.u64(1).handle(kind, owner).reply();
+  if (reply.result) return reply.result;
+  return reply.u64(out, sizeof *out) ? int(kSuccess) : int(kDeviceUnavailable);
+}
+
 }  // namespace
 
 UMSH_EXPORT int cuModuleLoadData(void** out, const void* image) {
@@ -162,6 +170,13 @@ UMSH_EXPORT int cuModuleGetFunction(void** out, void* module, const char* name) 
 
 UMSH_EXPORT int cuModuleGetGlobal_v2(uint64_t* address, size_t* nbytes, void* module, const char* name) {
   return global(kOp_cuModuleGetGlobal_v2, kKindModule, address, nbytes, module, name);
+}
+
+UMSH_EXPORT int cuModuleGetFunctionCount(unsigned* out, void* module) {
+  return count(kOp_cuModuleGetFunctionCount, kKindModule, out, module);
+}
+UMSH_EXPORT int cuLibraryGetKernelCount(unsigned* out, void* library) {
+  return count(kOp_cuLibraryGetKernelCount, kKindLibrary, out, library);
 }
 
 UMSH_EXPORT int cuLibraryLoadData(void** out, const void* code, int* jit, void** jit_values, unsigned jit_count, int* options,

@@ -169,17 +169,4 @@ Thread& thread() {
   return mine;
 }
 
-uint64_t stream_of(const void* stream) {
-  auto number = reinterpret_cast<uint64_t>(stream);
-  if (number != kStreamPerThread) return number == kStreamLegacy ? 0 : number;
-  Thread& mine = thread();
-  for (auto& own : mine.own_streams)
-    if (own.first == mine.current()) return own.second;
-  Call call(kOp_cuStreamCreate);
-  uint64_t made = call.make(kKindStream);
-  if (call.u64(0).status() != kSuccess) return kStreamPerThread;  // the server refuses it by name
-  mine.own_streams.emplace_back(mine.current(), made);
-  return made;
-}
-
 }  // namespace umsh

@@ -10,6 +10,7 @@
 #include "../wire/snapshot.h"
 #include "callbacks.h"
 #include "connection.h"
+#include "export.h"
 #include "downloads.h"
 #include "memory.h"
 #include "mirror.h"
@@ -64,7 +65,7 @@ class Session : public Receiver {
 };
 
 Session* session();      // the open session, or null
-int connect_session();   // opens it on the first call; a CUresult
+UMSH_SHARED int connect_session();  // opens it on the first call; a CUresult
 int initialise();        // cuInit
 int ready();             // kSuccess, or why no call can be made: before cuInit, in a forked child, connection lost
 int ready_in_context();  // the same, and the thread has a current context
@@ -77,6 +78,10 @@ struct Thread {
   uint64_t current() const { return contexts.empty() ? 0 : contexts.back(); }
 };
 Thread& thread();
+
+// Streams and the contexts they were made in.
+void note_stream(uint64_t stream, uint64_t context);
+uint64_t context_of_stream(uint64_t stream);  // 0: unknown
 
 // The stream that the program's value names, as a handle or 0; makes the thread's own stream when it is first named.
 uint64_t stream_of(const void* stream);
