@@ -60,15 +60,16 @@ class Finished:
 
 @dataclass
 class Server:
-    """A loopback server and the clients that a test runs against it."""
+    """A server and the clients that a test runs against it."""
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[str] | None
     port: int
     library: Path
     environment: dict[str, str] = field(default_factory=dict)
 
     def replies(self) -> int:
         """How many calls of the next client that has ended waited for the server."""
+        assert self.process is not None
         assert self.process.stdout is not None
         return int(self.process.stdout.readline())
 
@@ -87,6 +88,12 @@ class Server:
         done = self.run(script, **environment)
         assert done.code == 0, done.err
         return done.out
+
+
+@pytest.fixture
+def client_of(client_library: Path) -> Callable[[int], Server]:
+    """Clients of a server that the test itself plays on a port."""
+    return lambda port: Server(None, port, client_library)
 
 
 @pytest.fixture

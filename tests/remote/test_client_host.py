@@ -24,6 +24,39 @@ ok(cu.cuMemFreeHost(host))
 """)
 
 
+def test_copies_and_kernels_agree_on_pinned_memory_without_a_wait_between(loopback: Any) -> None:
+    loopback.check("""
+start()
+host, address, n = pinned(4096), alloc(4096), 4096
+at = ctypes.addressof(host)
+kernel = function("dump_8_8")
+ok(launch(kernel, [word(at), word(1)]))
+ok(cu.cuMemcpyHtoDAsync_v2(c_uint64(address), host, c_size_t(n), None))
+assert download(address, 16) == word(at) + word(1)
+upload(address, b"d" * n)
+ok(cu.cuMemcpyDtoHAsync_v2(host, c_uint64(address), c_size_t(n), None))
+ok(launch(kernel, [word(at), word(2)]))
+ok(cu.cuCtxSynchronize())
+assert host.raw == word(at) + word(2) + b"d" * (n - 16)
+""")
+
+
+def test_a_device_pointer_to_host_memory_can_be_copied_from_and_to(loopback: Any) -> None:
+    loopback.check("""
+start()
+host = pinned(64)
+host.raw = b"h" * 64
+pointer = c_uint64()
+ok(cu.cuMemHostGetDevicePointer_v2(byref(pointer), host, 0))
+assert download(pointer.value, 64) == b"h" * 64
+ok(cu.cuMemsetD32Async(pointer, 0, c_size_t(0), None))
+upload(pointer.value, b"u" * 32)
+ok(cu.cuCtxSynchronize())
+assert host.raw == b"u" * 32 + b"h" * 32
+ok(cu.cuMemFreeHost(host))
+""")
+
+
 def test_managed_memory_is_seen_by_both_sides(loopback: Any) -> None:
     loopback.check("""
 start()

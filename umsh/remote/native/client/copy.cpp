@@ -76,6 +76,10 @@ int upload(uint64_t dst, const void* src, uint64_t nbytes, uint64_t stream) {
   if (!src || !dst) return kInvalidValue;
   Session& s = *session();
   wait_downloads(src, nbytes);
+  // A kernel may have written this memory: then its bytes are on the server, and come with a real wait.
+  if (s.mirror.under_way(src, nbytes))
+    if (int error = wait_all()) return error;
+  if (int error = before_device_use(&dst, 1, stream)) return error;
   if (any_capture() && stream && capturing(stream)) return upload_captured(dst, src, nbytes, stream);
   const char* from = static_cast<const char*>(src);
   for (uint64_t at = 0; at < nbytes; at += kPieceBytes) {
@@ -89,6 +93,7 @@ int download(void* dst, uint64_t src, uint64_t nbytes, uint64_t stream) {
   if (int error = ready_in_context()) return error;
   if (nbytes == 0) return kSuccess;
   if (!dst || !src) return kInvalidValue;
+  if (int error = before_device_use(&src, 1, stream)) return error;
   char* to = static_cast<char*>(dst);
   uint64_t pieces = (nbytes + kPieceBytes - 1) / kPieceBytes;
   unsigned ahead = pieces < kPiecesAhead ? unsigned(pieces) : kPiecesAhead;
@@ -112,6 +117,7 @@ int download_async(void* dst, uint64_t src, uint64_t nbytes, uint64_t stream) {
   if (int error = ready_in_context()) return error;
   if (nbytes == 0) return kSuccess;
   if (!dst || !src) return kInvalidValue;
+  if (int error = before_device_use(&src, 1, stream)) return error;
   Session& s = *session();
   bool captured = any_capture() && stream && capturing(stream);
   // Ordinary memory: the driver returns when the bytes are there, so programs read them at once.

@@ -82,6 +82,7 @@ int free_managed(uint64_t address) {
   Session& s = *session();
   Block block;
   if (!s.memory.find(address, &block) || block.address != address) return kInvalidValue;
+  settle(address, block.nbytes);
   s.memory.remove(address);
   unmap_host(address, block.nbytes);
   return kSuccess;

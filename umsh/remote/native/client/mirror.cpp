@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "call.h"
+#include "hooks.h"
 #include "session.h"
 
 namespace umsh {
@@ -51,6 +52,7 @@ void Mirror::unshare(uint64_t device) {
   if (copies_.erase(device) == 0) return;
   Call(kOpMirrorFree).u64(device).status();
   any_ = !copies_.empty();
+  any_managed_ = std::any_of(copies_.begin(), copies_.end(), [](const auto& entry) { return entry.second->managed; });
 }
 
 bool Mirror::shared(uint64_t device) const {
@@ -60,6 +62,7 @@ bool Mirror::shared(uint64_t device) const {
 
 // Whole pages that differ from what both sides had, neighbours together.
 int Mirror::send_changes(Copy& copy) {
+  wait_downloads(copy.host, copy.nbytes);  // what is still on its way there comes before the work that reads it
   for (uint64_t at = 0; at < copy.nbytes;) {
     auto page = [&](uint64_t start) { return std::min<uint64_t>(kPage, copy.nbytes - start); };
     auto same = [&](uint64_t start) { return std::memcmp(copy.host + start, copy.synced.data() + start, page(start)) == 0; };
@@ -96,6 +99,17 @@ int Mirror::before_launch(const uint64_t* words, size_t count, uint64_t stream) 
       if (int error = use(*copy, stream)) return error;
   }
   return kSuccess;
+}
+
+bool Mirror::under_way(const void* from, uint64_t nbytes) const {
+  if (clean()) return false;
+  auto* begin = static_cast<const char*>(from);
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& entry : copies_) {
+    const Copy& copy = *entry.second;
+    if (!copy.streams.empty() && copy.host < begin + nbytes && begin < copy.host + copy.nbytes) return true;
+  }
+  return false;
 }
 
 int Mirror::before_any(uint64_t stream) {

@@ -31,6 +31,8 @@ class Mirror {
   int before_any(uint64_t stream);
   bool inside(uint64_t address) const { return address - base_ < nbytes_; }
   bool any() const { return any_.load(std::memory_order_acquire); }
+  // Is work under way that may write this host memory?
+  bool under_way(const void* from, uint64_t nbytes) const;
   // Has no work that may write mirrored memory been sent since the last wait?
   bool clean() const { return !dirty_.load(std::memory_order_acquire); }
   // After a real wait: brings back what kernels have written. A wait for one stream's end settles that stream's work,
