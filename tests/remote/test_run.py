@@ -19,7 +19,7 @@ import pytest
 
 from umsh.errors import DeviceError, NeedError
 from umsh.remote.relay import Network, Relay
-from umsh.remote.run import environment, read_token, run_child
+from umsh.remote.run import environment, links_runtime_statically, read_token, run_child
 from umsh.remote.tunnel import Tunnel
 
 
@@ -73,6 +73,14 @@ def test_a_token_file_is_read_only_when_it_is_private(tmp_path: Path) -> None:
 def test_the_programs_end_is_passed_on() -> None:
     assert run_child([sys.executable, "-c", "raise SystemExit(7)"], os.environ) == 7
     assert run_child([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], os.environ) == 137
+
+
+def test_a_program_with_a_runtime_of_its_own_is_recognised(tmp_path: Path) -> None:
+    static, shared, text = tmp_path / "static", tmp_path / "shared", tmp_path / "text"
+    static.write_bytes(b"\x7fELF" + bytes(5000) + b"libcudart_static_955d0e85" + bytes(10))
+    shared.write_bytes(b"\x7fELF" + b"libcudart.so.13" + bytes(5000))
+    text.write_bytes(b"#!/bin/sh\necho libcudart_static_1\n")
+    assert [links_runtime_statically(path) for path in (static, shared, text)] == [True, False, False]
 
 
 def echo(listener: socket.socket, context: ssl.SSLContext | None = None) -> None:

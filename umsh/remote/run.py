@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
 import signal
@@ -21,6 +22,7 @@ LIBRARIES = Path(__file__).parent / "lib"
 PRELOADED = ("libcudart.so.13", "libcudart.so.12")
 MODES = ("naive", "sr", "dgsf", "full")
 SERVER_DEFAULT = "127.0.0.1:7317"
+STATIC_RUNTIME = b"libcudart_static_"  # NVIDIA names each build of that library so in its code
 USAGE, NOT_FOUND = 2, 127
 
 app = typer.Typer(add_completion=False)
@@ -80,6 +82,15 @@ def read_token(path: Path | None) -> str | None:
     return token
 
 
+def links_runtime_statically(program: Path) -> bool:
+    """Does the program hold a copy of the CUDA runtime? Such a copy works with NVIDIA's driver alone."""
+    with program.open("rb") as file:
+        if file.read(4) != b"\x7fELF":
+            return False
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return content.find(STATIC_RUNTIME) >= 0
+
+
 def run_child(command: Sequence[str], env: Mapping[str, str]) -> int:
     """Runs the program as a child, passes signals on, and gives its exit status as a shell would."""
     child = subprocess.Popen(list(command), env=dict(env))
@@ -116,6 +127,12 @@ def run(
         if found is None:
             typer.echo(f"umsh-run: there is no program {program[0]!r}", err=True)
             raise typer.Exit(NOT_FOUND)
+        if links_runtime_statically(Path(found)):
+            typer.echo(
+                f"umsh-run: {program[0]} links the CUDA runtime statically and will find no device; "
+                "build it with nvcc -cudart shared",
+                err=True,
+            )
         if tls_ca is not None:
             from umsh.remote.tunnel import Tunnel
 
