@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from umsh.remote.relay import Network, Relay
 
 
 def test_without_a_server_there_is_no_device_and_the_reason_is_said(loopback: Any) -> None:
@@ -80,6 +83,26 @@ assert cu.cuCtxSynchronize() == 46 and cu.cuMemFree_v2(c_uint64(address)) == 46
     )
     assert done.code == 0, done.err
     assert done.err.count("is lost") == 1
+
+
+def test_a_network_that_swallows_everything_is_noticed(loopback: Any) -> None:
+    """Public report lupinemachines/lupine#508: no reset ever comes. Takes the 30 s that a peer is given."""
+    relay = Relay("127.0.0.1", loopback.port, Network())
+    threading.Timer(5, relay.freeze).start()
+    done = loopback.run(
+        """
+start()
+import time
+address = alloc(64)
+time.sleep(7)
+to = ctypes.create_string_buffer(8)
+assert cu.cuMemcpyDtoH_v2(to, c_uint64(address), c_size_t(8)) == 46
+""",
+        UMSH_SERVER=f"127.0.0.1:{relay.port}",
+    )
+    relay.close()
+    assert done.code == 0, done.err
+    assert "sent nothing for 30 s" in done.err
 
 
 def test_contexts_belong_to_the_thread(loopback: Any) -> None:

@@ -61,6 +61,13 @@ assert download(address + 999 * 1024, 8) == word(9999)
     assert replies(loopback, script, UMSH_REMOTE_MODE=mode) <= 2
 
 
+@pytest.mark.parametrize(("mode", "expected"), [("full", 0), ("sr", 0), ("dgsf", 2), ("naive", 64)])
+def test_what_creating_objects_costs_in_each_mode(loopback: Any, mode: str, expected: int) -> None:
+    script = "for i in range(64): ok(cu.cuEventCreate(byref(c_void_p()), 0))"
+    # One event and one stream have been made before, each the first of its batch.
+    assert abs(replies(loopback, script, UMSH_REMOTE_MODE=mode) - expected) <= 1
+
+
 def test_elapsed_time_is_of_work_that_is_done(loopback: Any) -> None:
     loopback.check(PREPARED + """
 ok(cu.cuEventRecord(event, on))
@@ -90,7 +97,8 @@ per_thread = c_void_p(2)
 def other():
     ok(cu.cuCtxSetCurrent(current))
     ok(launch(kernel, [word(address), word(5)], per_thread)); ok(cu.cuStreamSynchronize(per_thread))
-thread = threading.Thread(target=other); thread.start(); thread.join()
+for _ in range(20):
+    thread = threading.Thread(target=other); thread.start(); thread.join()
 ok(launch(kernel, [word(address), word(6)], per_thread)); ok(cu.cuStreamSynchronize_ptsz(None))
 assert download(address, 16) == word(address) + word(6)
 """)  # fmt: skip

@@ -50,11 +50,15 @@ bool describe(uint64_t context, int& device, unsigned& flags) {
   return true;
 }
 
-bool exists(uint64_t context) {
+}  // namespace
+
+bool umsh::context_exists(uint64_t context) {
   int device;
   unsigned flags;
   return describe(context, device, flags);
 }
+
+namespace {
 
 int create(void** out, unsigned flags, int device) {
   if (int error = ready()) return error;
@@ -146,7 +150,7 @@ UMSH_EXPORT int cuCtxDestroy_v2(void* handle) {
 
 UMSH_EXPORT int cuCtxSetCurrent(void* handle) {
   if (int error = local_call()) return error;
-  if (handle && !exists(number(handle))) return kInvalidContext;
+  if (handle && !context_exists(number(handle))) return kInvalidContext;
   auto& stack = thread().contexts;
   if (!stack.empty()) stack.pop_back();
   if (handle) stack.push_back(number(handle));
@@ -156,7 +160,7 @@ UMSH_EXPORT int cuCtxSetCurrent(void* handle) {
 UMSH_EXPORT int cuCtxPushCurrent_v2(void* handle) {
   if (int error = local_call()) return error;
   constexpr size_t kDepthMax = 4096;
-  if (!exists(number(handle)) || thread().contexts.size() >= kDepthMax) return kInvalidContext;
+  if (!context_exists(number(handle)) || thread().contexts.size() >= kDepthMax) return kInvalidContext;
   thread().contexts.push_back(number(handle));
   return kSuccess;
 }
@@ -200,7 +204,7 @@ UMSH_EXPORT int cuCtxGetId(void* context, unsigned long long* out) {
   if (int error = local_call()) return error;
   uint64_t handle = context ? number(context) : thread().current();
   if (!out) return kInvalidValue;
-  if (!exists(handle)) return kInvalidContext;
+  if (!context_exists(handle)) return kInvalidContext;
   *out = handle_index(handle);
   return kSuccess;
 }
@@ -208,7 +212,7 @@ UMSH_EXPORT int cuCtxGetId(void* context, unsigned long long* out) {
 UMSH_EXPORT int cuCtxGetApiVersion(void* context, unsigned* out) {
   if (int error = local_call()) return error;
   if (!out) return kInvalidValue;
-  if (context && !exists(number(context))) return kInvalidContext;
+  if (context && !context_exists(number(context))) return kInvalidContext;
   *out = 3020;  // what the driver has answered for every context since the version of that name
   return kSuccess;
 }

@@ -75,9 +75,12 @@ struct Thread {
   std::vector<uint64_t> contexts;                          // the stack; the last is current
   std::vector<std::pair<uint64_t, uint64_t>> own_streams;  // per context: the stream behind CU_STREAM_PER_THREAD
   int capture_mode = 0;
+  ~Thread();  // its own streams end with it
   uint64_t current() const { return contexts.empty() ? 0 : contexts.back(); }
 };
 Thread& thread();
+
+bool context_exists(uint64_t context);
 
 // Streams and the contexts they were made in.
 void note_stream(uint64_t stream, uint64_t context);

@@ -25,6 +25,15 @@ void note_stream(uint64_t stream, uint64_t context) {
   streams().contexts[stream] = context;
 }
 
+Thread::~Thread() {
+  Session* s = session();
+  for (auto [context, stream] : own_streams) {
+    if (!s || !context_exists(context)) continue;
+    // Not by Call: the buffers of this thread's calls may be gone already.
+    s->connection->send(kOp_cuStreamDestroy_v2, &stream, sizeof stream, context);
+  }
+}
+
 uint64_t context_of_stream(uint64_t stream) {
   std::lock_guard<std::mutex> lock(streams().mutex);
   auto it = streams().contexts.find(stream);
