@@ -183,6 +183,19 @@ def test_tls_carries_the_bytes_and_refuses_an_unknown_server(certificates: Path)
     listener.close()
 
 
+def test_the_check_names_the_device_and_fails_without_a_server(loopback: Any) -> None:
+    env = environment(os.environ, f"127.0.0.1:{loopback.port}", libraries=loopback.library.parent)
+    command = [sys.executable, "-m", "umsh.remote.check"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "loopback: 1.1 GB" in done.stdout
+    assert "round trip" in done.stdout
+    loopback.process.kill()
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "cuInit returned 100" in done.stderr
+
+
 def test_umsh_run_gives_an_unmodified_program_the_remote_device(loopback: Any, tmp_path: Path) -> None:
     from umsh.remote import run
 

@@ -102,7 +102,7 @@ def run_child(command: Sequence[str], env: Mapping[str, str]) -> int:
 
 @app.command(context_settings={"allow_interspersed_args": False})
 def run(
-    program: Annotated[list[str], typer.Argument(help="The program and its arguments.")],
+    program: Annotated[list[str] | None, typer.Argument(help="The program and its arguments.")] = None,
     server: Annotated[
         str, typer.Option(envvar="UMSH_SERVER", help="host:port or unix:/path of an umsh-serve.")
     ] = SERVER_DEFAULT,
@@ -119,8 +119,15 @@ def run(
     tls_ca: Annotated[Path | None, typer.Option(help="Certificate authority of the server: use TLS.")] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="This client's certificate.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key.")] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Say what is there and how fast, instead of running a program.")
+    ] = False,
 ) -> None:
     """Run PROGRAM with the GPU of an umsh-serve. The program is not changed and needs no driver here."""
+    if check:
+        program = [sys.executable, "-m", "umsh.remote.check"]
+    if not program:
+        raise typer.BadParameter("name a program, or --check")
     try:
         env = environment(os.environ, server, read_token(token_file), mode, switches)
         found = shutil.which(program[0])

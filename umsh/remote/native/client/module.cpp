@@ -66,14 +66,23 @@ bool send_content(const Image& image, const Digest& digest) {
   return true;
 }
 
+// Code is left out only when it is of no use to any device there.
+void trim(Image& image) {
+  constexpr int kMajor = 75, kMinor = 76;  // attributes of the compute capability
+  const auto& devices = session()->snapshot.devices;
+  const auto& first = devices.front().attributes;
+  for (const DeviceSnapshot& device : devices)
+    if (device.attributes[kMajor] != first[kMajor] || device.attributes[kMinor] != first[kMinor]) return;
+  trim_image(image, first[kMajor], first[kMinor]);
+}
+
 int load_image(Op op, Kind kind, const void* data, const Options& options, const Options* library, void** out) {
   if (int error = op == kOp_cuLibraryLoadData ? ready() : ready_in_context()) return error;
   bool bad = !out || options.count > kOptionsMax || (options.count && (!options.names || !options.values));
   if (bad || (library && library->count > kOptionsMax)) return kInvalidValue;
   Image image;
   if (int error = measure_image(data, image)) return error;
-  const auto& devices = session()->snapshot.devices;
-  trim_image(image, devices[0].attributes[75], devices[0].attributes[76]);
+  trim(image);
   Digest digest;
   if (!sha256(image.data, image.nbytes, digest)) {
     say_once(crypto_missing());
