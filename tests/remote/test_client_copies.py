@@ -93,3 +93,46 @@ ok(cu.cuMemcpyDtoHAsync_v2(host, c_uint64(4096), c_size_t(16), None))
 assert cu.cuCtxSynchronize() in (0, 1)
 ok(cu.cuMemFreeHost(host))
 """)
+
+
+RECTANGLES = """
+start()
+import os
+class Rectangle(ctypes.Structure):
+    _fields_ = [
+        (f"{side}_{name}", kind) for side in ("src", "dst") for name, kind in (
+            ("x", c_size_t), ("y", c_size_t), ("type", c_uint), ("host", c_void_p), ("device", c_uint64),
+            ("array", c_void_p), ("pitch", c_size_t))
+    ] + [("width", c_size_t), ("height", c_size_t)]
+HOST, DEVICE, UNIFIED = 1, 2, 4
+width, height, host_pitch, pitch = 100, 300, 128, 512
+address = alloc(pitch * (height + 10))
+upload(address, bytes(pitch * (height + 10)))
+source = ctypes.create_string_buffer(os.urandom(host_pitch * height), host_pitch * height)
+for kind in (HOST, UNIFIED):
+    to = ctypes.create_string_buffer(host_pitch * height)
+    up = Rectangle(src_x=4, src_type=kind, src_pitch=host_pitch, dst_x=8, dst_y=3, dst_type=DEVICE,
+                   dst_device=address, dst_pitch=pitch, width=width, height=height)
+    down = Rectangle(dst_x=4, dst_type=kind, dst_pitch=host_pitch, src_x=8, src_y=3, src_type=DEVICE,
+                     src_device=address, src_pitch=pitch, width=width, height=height)
+    up.src_host = up.src_device = ctypes.addressof(source)
+    down.dst_host = down.dst_device = ctypes.addressof(to)
+    ok(cu.cuMemcpy2DAsync_v2(byref(up), None))
+    ok(cu.cuMemcpy2D_v2(byref(down)))
+    for y in range(height):
+        row, got = source.raw[y * host_pitch:][:host_pitch], to.raw[y * host_pitch:][:host_pitch]
+        assert got == bytes(4) + row[4:104] + bytes(24), y
+assert download(address + 2 * pitch, pitch) == bytes(pitch)
+host = pinned(host_pitch * height)
+down.dst_host = down.dst_device = ctypes.addressof(host)
+ok(cu.cuMemcpy2DAsync_v2(byref(down), None))
+ok(cu.cuStreamSynchronize(None))
+assert host.raw == to.raw
+down.dst_pitch = 50
+assert cu.cuMemcpy2D_v2(byref(down)) == 1
+"""
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_rectangles_with_a_side_in_the_program(loopback: Any, mode: str) -> None:
+    loopback.check(RECTANGLES, UMSH_REMOTE_MODE=mode)

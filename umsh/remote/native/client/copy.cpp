@@ -1,5 +1,6 @@
 // Copies between this process and the device. What leaves is taken before the call returns; what arrives in ordinary
 // memory is there when the call returns.
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -13,7 +14,8 @@ namespace umsh {
 
 namespace {
 
-constexpr unsigned kPiecesAhead = 8;       // pieces of one download that are asked for before the first has come
+constexpr uint64_t kPiecesAhead = 8;       // large pieces of one download asked for before the first has come
+constexpr uint64_t kPiecesAheadMax = 256;  // small ones
 constexpr size_t kCopiedBytes = 16384;     // uploads up to this go through the queue with other calls
 
 int send_piece(uint64_t dst, const char* src, uint64_t nbytes, uint64_t stream) {
@@ -62,6 +64,12 @@ bool ask(Piece& piece, char* dst, uint64_t src, uint64_t nbytes, uint64_t stream
   return session()->connection->send(kOpDownload, request, sizeof request, thread().current(), &piece.pending) != 0;
 }
 
+// The connection is gone: pieces under way must still be taken back, since the reader knows their addresses.
+int lost_while(Piece* ring, uint64_t done, uint64_t asked, uint64_t ahead) {
+  for (; done < asked; ++done) ring[done % ahead].pending.wait();
+  return kDeviceUnavailable;
+}
+
 int after_wait(uint64_t stream) {
   Session& s = *session();
   s.progress.waited(stream, s.connection->sent());
@@ -89,28 +97,37 @@ int upload(uint64_t dst, const void* src, uint64_t nbytes, uint64_t stream) {
   return s.on.async ? int(kSuccess) : Call(kOpPing).wait();
 }
 
+// Pieces of all rows in turn, some of them asked for ahead of the first that has come: one round trip, however many.
+int download_rows(const Rows& rows, uint64_t stream) {
+  uint64_t per_row = (rows.nbytes + kPieceBytes - 1) / kPieceBytes;
+  uint64_t pieces = per_row * rows.count;
+  uint64_t largest = rows.nbytes < kPieceBytes ? rows.nbytes : uint64_t(kPieceBytes);
+  // Small pieces are cheap to have under way; large ones fill the connection by themselves.
+  uint64_t ahead = std::min<uint64_t>({pieces, kPiecesAhead * kPieceBytes / largest, kPiecesAheadMax});
+  std::unique_ptr<Piece[]> ring(new Piece[ahead]);
+  auto ask_for = [&](uint64_t index) {
+    uint64_t row = index / per_row, at = index % per_row * kPieceBytes;
+    char* dst = rows.dst + row * rows.dst_pitch + at;
+    return ask(ring[index % ahead], dst, rows.src + row * rows.src_pitch + at, std::min<uint64_t>(largest, rows.nbytes - at), stream);
+  };
+  int result = kSuccess;
+  uint64_t asked = 0;
+  for (uint64_t done = 0;; ++done) {
+    for (; asked < pieces && asked < done + ahead && !result; ++asked)
+      if (!ask_for(asked)) return lost_while(ring.get(), done, asked, ahead);
+    if (done == asked) break;
+    int error = finish(ring[done % ahead]);
+    if (!result) result = error;
+  }
+  return result ? result : after_wait(stream);
+}
+
 int download(void* dst, uint64_t src, uint64_t nbytes, uint64_t stream) {
   if (int error = ready_in_context()) return error;
   if (nbytes == 0) return kSuccess;
   if (!dst || !src) return kInvalidValue;
   if (int error = before_device_use(&src, 1, stream)) return error;
-  char* to = static_cast<char*>(dst);
-  uint64_t pieces = (nbytes + kPieceBytes - 1) / kPieceBytes;
-  unsigned ahead = pieces < kPiecesAhead ? unsigned(pieces) : kPiecesAhead;
-  std::unique_ptr<Piece[]> ring(new Piece[ahead]);
-  uint64_t asked = 0;
-  int result = kSuccess;
-  for (uint64_t done = 0; done < asked || (asked < pieces && !result); ++done) {
-    while (asked < pieces && asked < done + ahead && !result) {
-      uint64_t at = asked * kPieceBytes, n = nbytes - at < kPieceBytes ? nbytes - at : uint64_t(kPieceBytes);
-      if (!ask(ring[asked % ahead], to + at, src + at, n, stream)) result = kDeviceUnavailable;
-      else ++asked;
-    }
-    if (done >= asked) break;
-    int error = finish(ring[done % ahead]);
-    if (!result) result = error;
-  }
-  return result ? result : after_wait(stream);
+  return download_rows({static_cast<char*>(dst), 0, src, 0, nbytes, 1}, stream);
 }
 
 int download_async(void* dst, uint64_t src, uint64_t nbytes, uint64_t stream) {

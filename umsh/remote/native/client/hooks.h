@@ -8,6 +8,14 @@ namespace umsh {
 
 int upload(uint64_t dst, const void* src, uint64_t nbytes, uint64_t stream);
 int download(void* dst, uint64_t src, uint64_t nbytes, uint64_t stream);        // returns with the bytes
+// Rows of one width: the first ones' addresses, and how far the next is.
+struct Rows {
+  char* dst;
+  uint64_t dst_pitch;
+  uint64_t src, src_pitch;
+  uint64_t nbytes, count;
+};
+int download_rows(const Rows& rows, uint64_t stream);
 int download_async(void* dst, uint64_t src, uint64_t nbytes, uint64_t stream);  // does so only for ordinary memory
 int copy_any(uint64_t dst, uint64_t src, uint64_t nbytes, uint64_t stream, bool async);
 
