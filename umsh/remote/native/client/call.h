@@ -26,7 +26,7 @@ class UMSH_SHARED Reply {
   uint64_t u64() { return reader_.u64(); }
   Blob view() { return reader_.blob(); }        // valid while this reply is
   bool ok() const { return reader_.ok(); }
-  bool empty() const { return reader_.left() == 0; }  // the call failed before it had outputs
+  bool empty() const { return payload_.empty(); }  // an error came without outputs
 
  private:
   friend class Call;
