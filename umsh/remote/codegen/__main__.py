@@ -1,0 +1,90 @@
+"""Write native/generated from the tables, or with --check fail when it differs: `python -m umsh.remote.codegen`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from . import client, server, structs, tables
+from .model import Call, prototypes
+from .rules import Rules, calls
+
+GENERATED = Path(__file__).resolve().parents[1] / "native" / "generated"
+CALLS_PER_FILE = 110
+CLIENT_HEAD = tables.MARK + '#include "client/generated.h"\n\nusing namespace umsh;\n\n'
+SERVER_HEAD = (
+    tables.MARK + '#include "generated/serve.h"\n#include "generated/structs.h"\n#include "server/session.h"\n\n'
+    "namespace umsh {\n\nusing InHandles = InHandlesOf<Session>;\n\n"
+)
+
+
+def chunks(parts: list[str]) -> list[str]:
+    return ["\n".join(parts[i : i + CALLS_PER_FILE]) for i in range(0, len(parts), CALLS_PER_FILE)]
+
+
+def exports(listed: list[Call], per_thread: list[str]) -> list[str]:
+    made = []
+    by_name = {c.name: c for c in listed}
+    for c in listed:
+        if c.client == "hand":
+            continue
+        made.append(client.unsupported(c.name, c.library) if c.unsupported else client.export(c))
+    for symbol in per_thread:
+        made.append(client.per_thread(by_name[re.sub(r"_pt[ds][sz]$", "", symbol)], symbol))
+    return made
+
+
+def files() -> dict[str, str]:
+    """Name and content of everything that is generated."""
+    made = prototypes()
+    every: list[Call] = []
+    out: dict[str, str] = {"kinds.h": tables.kinds(), "symbols.inc": tables.symbol_map(made["symbols"])}
+    for library in ("driver", "nvml"):
+        listed = calls(library, made)
+        tables.number(listed, library)
+        every += listed
+        out[f"{library}_table.h"] = tables.table(listed, library)
+        rules = Rules(library, made["structs"])
+        variants = [n for n in sorted(made["libraries"][library]["older"])
+                    if re.search(r"_pt[ds][sz]$", n) and n not in rules.exported]  # fmt: skip
+        for n, text in enumerate(chunks(exports(listed, variants))):
+            out[f"client_{library}_{n}.cpp"] = CLIENT_HEAD + text
+        bodies = [server.serve(c) for c in listed if tables.served(c) and c.server == "generated"]
+        for n, text in enumerate(chunks(bodies)):
+            out[f"serve_{library}_{n}.cpp"] = SERVER_HEAD + text + "\n}  // namespace umsh\n"
+        if library == "driver":
+            out["structs.h"] = structs.translations(rules)
+            out["structs.cpp"] = (
+                tables.MARK + '#include "generated/structs.h"\n#include "server/session.h"\n'
+                '#include "server/structs.h"\n\nnamespace umsh {\n\n'
+                + structs.translation_bodies(rules) + "\n}  // namespace umsh\n")  # fmt: skip
+            out["abi.h"] = structs.abi(rules)
+    out |= {"ops.h": tables.ops(every), "calls.inc": tables.rows(every)}
+    out |= {"serve.h": tables.serve_header(every), "dispatch.cpp": tables.dispatch(every)}
+    return out
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when something would change")
+    check = parser.parse_args().check
+    wanted = files()
+    there = {p.name: p.read_text() for p in GENERATED.glob("*") if p.is_file()}
+    changed = sorted(name for name in wanted.keys() | there.keys() if wanted.get(name) != there.get(name))
+    if check:
+        print("\n".join(f"differs: {name}" for name in changed) or "nothing differs")
+        return 1 if changed else 0
+    GENERATED.mkdir(exist_ok=True)
+    for name in changed:
+        if name in wanted:
+            GENERATED.joinpath(name).write_text(wanted[name])
+        else:
+            GENERATED.joinpath(name).unlink()
+    print(f"{len(wanted)} files, {len(changed)} changed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""Emits the translation of handles inside structs, and declarations of structs that hand-written parts read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .rules import Rules, scalar
+from .tables import MARK
+
+ENUM_SIZE = 4
+
+
+def field_of(layout: dict[str, Any], path: str) -> int:
+    for offset, _, name in layout["pointers"]:
+        if name == path:
+            return int(offset)
+    return next(int(f["offset"]) for f in layout["fields"] if f["name"] == path)
+
+
+def translations(rules: Rules) -> str:
+    """One function a struct that holds handles; those of the table's `custom` are written by hand."""
+    made = [MARK, '#pragma once\n\n#include "server/decode.h"\n\nnamespace umsh {\n\nstruct Session;\n\n']
+    for name in rules.table.get("struct", {}):
+        made.append(f"int translate_{name}(Session& s, void* data, Way way);\n")
+    return "".join([*made, "\n}  // namespace umsh\n"])
+
+
+def translation_bodies(rules: Rules) -> str:
+    made = []
+    for name, rule in rules.table.get("struct", {}).items():
+        if rule.get("custom"):
+            continue
+        layout = rules.layouts[name]
+        lines = ["  int error = 0;"]
+        for path, kind in rule.get("handles", {}).items():
+            lines.append(f"  translate_handle(s, data, {field_of(layout, path)}, kKind{kind}, way, &error);")
+        for path in rule.get("null", ()):
+            lines.append(f"  require_null(data, {field_of(layout, path)}, way, &error);")
+        for path in rule.get("device", ()):
+            lines.append(f"  check_device(s, data, {field_of(layout, path)}, way, &error);")
+        body = "\n".join([*lines, "  return error;"])
+        made.append(f"int translate_{name}([[maybe_unused]] Session& s, void* data, Way way) {{\n{body}\n}}\n")
+    return "\n".join(made)
+
+
+def declaration(name: str, layouts: dict[str, Any]) -> str:
+    """A struct of our own with the layout that the library expects; unions and padding are bytes."""
+    layout, lines, at = layouts[name], [], 0
+    for f in sorted(layout["fields"], key=lambda f: f["offset"]):
+        if f["offset"] < at:
+            continue  # another member of a union, or a bit field
+        if f["offset"] > at and f["kind"] != "p":
+            lines.append(f"  unsigned char gap_{at}[{f['offset'] - at}];")
+        lines.append(f"  {member(f)};")
+        at = f["offset"] + f["size"]
+    if at < layout["size"]:
+        lines.append(f"  unsigned char gap_{at}[{layout['size'] - at}];")
+    body = "\n".join(lines)
+    return (f"struct alignas({layout['align']}) {name} {{\n{body}\n}};\n"
+            f"static_assert(sizeof({name}) == {layout['size']}, \"{name}\");\n")  # fmt: skip
+
+
+def member(f: dict[str, Any]) -> str:
+    if f["kind"] in "hcp":
+        return f"void* {f['name']}"
+    plain = scalar(f) if f["kind"] != "s" else ""
+    if plain:
+        return f"{plain} {f['name']}"
+    if f["kind"] == "a" and scalar(f["item"]) and f["item"]["kind"] != "s":
+        return f"{scalar(f['item'])} {f['name']}[{f['size'] // f['item']['size']}]"
+    return f"alignas(8) unsigned char {f['name']}[{f['size']}]" if f["offset"] % 8 == 0 else (
+        f"unsigned char {f['name']}[{f['size']}]")  # fmt: skip
+
+
+def abi(rules: Rules) -> str:
+    wanted = rules.table.get("abi", {}).get("structs", ())
+    return (f"{MARK}#pragma once\n\n#include <cstdint>\n\nnamespace umsh::abi {{\n\n"
+            + "\n".join(declaration(n, rules.layouts) for n in wanted) + "\n}  // namespace umsh::abi\n")  # fmt: skip
