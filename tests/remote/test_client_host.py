@@ -179,3 +179,26 @@ to.raw = b"mine" * 16
 ok(cu.cuStreamSynchronize(on)); ok(cu.cuCtxSynchronize())
 assert to.raw == b"mine" * 16
 """)
+
+
+def test_what_a_capture_tells_of_itself(loopback: Any) -> None:
+    done = loopback.run("""
+start()
+on, status, number, graph = stream(), c_int(9), c_uint64(), c_void_p()
+ask = lambda: cu.cuStreamGetCaptureInfo_v2(on, byref(status), byref(number), None, None, None)
+ok(ask())
+assert status.value == 0
+seen = []
+for _ in range(2):
+    ok(cu.cuStreamBeginCapture_v2(on, 0))
+    ok(ask())
+    assert status.value == 1
+    seen.append(number.value)
+    assert cu.cuStreamGetCaptureInfo_v2(on, byref(status), None, byref(graph), None, None) == 801
+    ok(cu.cuStreamEndCapture(on, byref(graph)))
+assert seen[0] != seen[1]
+ok(ask())
+assert status.value == 0
+""")
+    assert done.code == 0, done.err
+    assert done.err.count("cuStreamGetCaptureInfo_v2 is not supported remotely") == 1

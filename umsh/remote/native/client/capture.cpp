@@ -1,12 +1,14 @@
 #include "capture.h"
 
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "call.h"
 #include "hooks.h"
+#include "log.h"
 #include "session.h"
 
 namespace umsh {
@@ -14,6 +16,25 @@ namespace umsh {
 namespace {
 
 std::atomic<int> captures{0};
+
+// Captures under way, by the stream that began them; programs compare the numbers.
+struct Captures {
+  std::mutex mutex;
+  std::map<uint64_t, uint64_t> ids;
+  uint64_t next = 1;
+};
+Captures& known() {
+  static auto* all = new Captures;
+  return *all;
+}
+
+// The number of the capture that a stream is part of; 0 when several are under way and this stream began none.
+uint64_t capture_id(uint64_t stream) {
+  std::lock_guard<std::mutex> lock(known().mutex);
+  auto it = known().ids.find(stream);
+  if (it != known().ids.end()) return it->second;
+  return known().ids.size() == 1 ? known().ids.begin()->second : 0;
+}
 
 // Host memory that a graph reads: what it held when it was last sent.
 struct CapturedUpload {
@@ -32,10 +53,41 @@ CapturedUploads& uploads() {
 std::atomic<bool> have_uploads{false};
 std::atomic<uint64_t> next_cookie{1};
 
-int begin(Call& call) {
-  int error = call.wait();
-  if (!error) ++captures;
-  return error;
+int begin(Call& call, uint64_t stream) {
+  if (int error = call.wait()) return error;
+  std::lock_guard<std::mutex> lock(known().mutex);
+  known().ids[stream] = known().next++;
+  captures = int(known().ids.size());
+  return kSuccess;
+}
+
+void end(uint64_t stream) {
+  std::lock_guard<std::mutex> lock(known().mutex);
+  known().ids.erase(stream);
+  captures = int(known().ids.size());
+}
+
+int status_of(void* stream, int* out) {
+  *out = 0;
+  if (!any_capture()) return kSuccess;
+  Reply reply = Call(kOp_cuStreamIsCapturing).handle(kKindStream, stream).u64(1).reply();
+  if (reply.result == kSuccess) reply.u64(out, sizeof *out);
+  return reply.result;
+}
+
+// What a capture has so far (its graph, the nodes that come next) stays on the server: asking for it is refused.
+int info(const char* name, void* stream, int* status, uint64_t* id, bool wants_nodes) {
+  if (int error = local_call_in_context()) return error;
+  if (!status) return kInvalidValue;
+  if (int error = status_of(stream, status)) return error;
+  if (*status == 0) return kSuccess;
+  uint64_t number = capture_id(stream_of(stream));
+  if (wants_nodes || number == 0) {
+    say_unsupported(name);
+    return kNotSupported;
+  }
+  if (id) *id = number;
+  return kSuccess;
 }
 
 }  // namespace
@@ -89,7 +141,7 @@ UMSH_EXPORT int cuStreamBeginCapture_v2(void* stream, int mode) {
   if (int error = ready_in_context()) return error;
   Call call(kOp_cuStreamBeginCapture_v2);
   call.handle(kKindStream, stream).u64(uint64_t(mode));
-  return begin(call);
+  return begin(call, stream_of(stream));
 }
 UMSH_EXPORT int cuStreamBeginCapture_v2_ptsz(void* stream, int mode) { return cuStreamBeginCapture_v2(ptsz(stream), mode); }
 
@@ -103,7 +155,7 @@ UMSH_EXPORT int cuStreamEndCapture(void* stream, void** out) {
   // Whatever the result, the capture is over; only a stream that had none (invalid value) or another thread's leaves it.
   constexpr int kWrongThread = 908, kUnmatched = 903;
   bool goes_on = error == kInvalidValue || error == kInvalidHandle || error == kWrongThread || error == kUnmatched;
-  if (!goes_on && captures > 0) --captures;
+  if (!goes_on) end(stream_of(stream));
   *out = error ? nullptr : reinterpret_cast<void*>(graph);
   return error;
 }
@@ -112,13 +164,25 @@ UMSH_EXPORT int cuStreamEndCapture_ptsz(void* stream, void** out) { return cuStr
 UMSH_EXPORT int cuStreamIsCapturing(void* stream, int* out) {
   if (int error = local_call_in_context()) return error;
   if (!out) return kInvalidValue;
-  *out = 0;
-  if (!any_capture()) return kSuccess;
-  Reply reply = Call(kOp_cuStreamIsCapturing).handle(kKindStream, stream).u64(1).reply();
-  if (reply.result == kSuccess) reply.u64(out, sizeof *out);
-  return reply.result;
+  return status_of(stream, out);
 }
 UMSH_EXPORT int cuStreamIsCapturing_ptsz(void* stream, int* out) { return cuStreamIsCapturing(ptsz(stream), out); }
+
+UMSH_EXPORT int cuStreamGetCaptureInfo_v2(void* stream, int* status, uint64_t* id, void** graph, const void*** nodes, size_t* count) {
+  return info("cuStreamGetCaptureInfo_v2", stream, status, id, graph || nodes || count);
+}
+UMSH_EXPORT int cuStreamGetCaptureInfo_v2_ptsz(void* stream, int* status, uint64_t* id, void** graph, const void*** nodes,
+                                               size_t* count) {
+  return cuStreamGetCaptureInfo_v2(ptsz(stream), status, id, graph, nodes, count);
+}
+UMSH_EXPORT int cuStreamGetCaptureInfo_v3(void* stream, int* status, uint64_t* id, void** graph, const void*** nodes,
+                                          const void** edges, size_t* count) {
+  return info("cuStreamGetCaptureInfo_v3", stream, status, id, graph || nodes || edges || count);
+}
+UMSH_EXPORT int cuStreamGetCaptureInfo_v3_ptsz(void* stream, int* status, uint64_t* id, void** graph, const void*** nodes,
+                                               const void** edges, size_t* count) {
+  return cuStreamGetCaptureInfo_v3(ptsz(stream), status, id, graph, nodes, edges, count);
+}
 
 UMSH_EXPORT int cuThreadExchangeStreamCaptureMode(int* mode) {
   if (int error = ready()) return error;

@@ -52,6 +52,11 @@ bool describe(uint64_t context, int& device, unsigned& flags) {
 
 }  // namespace
 
+int umsh::device_of(uint64_t context, int& device) {
+  unsigned flags;
+  return describe(context, device, flags) ? kSuccess : kInvalidContext;
+}
+
 bool umsh::context_exists(uint64_t context) {
   int device;
   unsigned flags;

@@ -81,6 +81,7 @@ struct Thread {
 Thread& thread();
 
 bool context_exists(uint64_t context);
+int device_of(uint64_t context, int& device);  // a CUresult
 
 // Streams and the contexts they were made in.
 void note_stream(uint64_t stream, uint64_t context);
