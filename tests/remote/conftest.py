@@ -79,6 +79,8 @@ class Server:
             **os.environ, "PYTHONPATH": str(HERE / "programs"), "UMSH_SERVER": f"127.0.0.1:{self.port}",
             "UMSH_TEST_LIBRARY": str(self.library), **self.environment, **environment,
         }  # fmt: skip
+        if runtime := os.environ.get("UMSH_REMOTE_PRELOAD"):  # a sanitizer's, for its build of the library
+            env["LD_PRELOAD"] = runtime
         command = [sys.executable, "-c", "from cuda_calls import *\n" + script]
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout_s)
         return Finished(done.returncode, done.stdout, done.stderr)
