@@ -15,7 +15,7 @@ GENERATED = Path(__file__).resolve().parents[1] / "native" / "generated"
 CALLS_PER_FILE = 110
 CLIENT_HEAD = tables.MARK + '#include "client/generated.h"\n\nusing namespace umsh;\n\n'
 SERVER_HEAD = (
-    tables.MARK + '#include "generated/serve.h"\n#include "generated/structs.h"\n#include "server/session.h"\n\n'
+    tables.MARK + '#include "generated/serve.h"\n#include "generated/structs.h"\n#include "server/session.h"\n#include "server/structs.h"\n\n'
     "namespace umsh {\n\nusing InHandles = InHandlesOf<Session>;\n\n"
 )
 
@@ -40,6 +40,7 @@ def files() -> dict[str, str]:
     """Name and content of everything that is generated."""
     made = prototypes()
     every: list[Call] = []
+    holders: list[Rules] = []
     out: dict[str, str] = {"kinds.h": tables.kinds(), "symbols.inc": tables.symbol_map(made["symbols"])}
     for library in ("driver", "nvml"):
         listed = calls(library, made)
@@ -54,14 +55,9 @@ def files() -> dict[str, str]:
         bodies = [server.serve(c) for c in listed if tables.served(c) and c.server == "generated"]
         for n, text in enumerate(chunks(bodies)):
             out[f"serve_{library}_{n}.cpp"] = SERVER_HEAD + text + "\n}  // namespace umsh\n"
-        if library == "driver":
-            out["structs.h"] = structs.translations(rules)
-            out["structs.cpp"] = (
-                tables.MARK + '#include "generated/structs.h"\n#include "server/session.h"\n'
-                '#include "server/structs.h"\n\nnamespace umsh {\n\n'
-                + structs.translation_bodies(rules) + "\n}  // namespace umsh\n")  # fmt: skip
-            out["abi.h"] = structs.abi(rules)
-    out |= {"ops.h": tables.ops(every), "calls.inc": tables.rows(every)}
+        holders.append(rules)
+    out |= {"structs.h": structs.translations(holders), "structs.cpp": structs.translation_bodies(holders)}
+    out |= {"abi.h": structs.abi(holders), "ops.h": tables.ops(every), "calls.inc": tables.rows(every)}
     out |= {"serve.h": tables.serve_header(every), "dispatch.cpp": tables.dispatch(every)}
     return out
 

@@ -17,6 +17,8 @@ def elements(p: Parameter) -> str:
     """Expression for the number of elements the program's array has room for."""
     if p.length.startswith("*"):
         return f"room({p.length[1:]})"
+    if p.length.startswith("@"):
+        return f"uint64_t({p.length[1:]})"
     return f"uint64_t({p.length})" if not p.length.isdigit() else p.length
 
 
@@ -42,6 +44,8 @@ def encode(p: Parameter) -> list[str]:
         return [f"uint64_t {n}_id = call.make(kKind{p.kind});"]
     if p.role == "text":
         return [f"call.text({n});"]
+    if p.role == "versioned":
+        return [f"call.blob({n}, versioned_nbytes({n}, {p.size}));"]
     if p.role in ("in", "inout"):
         if p.element and p.role == "inout":
             return [f"call.u64({n} != nullptr);", f"call.u64({n} ? word(*{n}) : 0);"]
@@ -61,6 +65,8 @@ def decode(p: Parameter) -> list[str]:
         return [f"if ({n}) reply.u64({n}, 8);"]
     if (p.role in ("out", "inout") and p.element) or p.role == "count":
         return [f"if ({n}) reply.u64({n}, {p.size});"]
+    if p.role == "versioned":
+        return [f"if ({n}) reply.blob({n}, versioned_nbytes({n}, {p.size}));"]
     if p.role in ("out", "inout"):
         return [f"if ({n}) reply.bytes({n}, {p.size});"]
     if p.role in ("outarray", "outhandles", "outtext", "inoutarray"):
@@ -82,7 +88,16 @@ def guards(call: Call) -> list[str]:
     return made
 
 
+def alias(call: Call) -> str:
+    named = [f"{t} a{n}" for n, t in enumerate(call.types)]
+    arguments = ", ".join(f"a{n}" for n in range(len(named)))
+    return (f"UMSH_EXPORT int {call.alias}({', '.join(call.types)});\n"
+            f"UMSH_EXPORT int {call.name}({', '.join(named)}) {{ return {call.alias}({arguments}); }}\n")  # fmt: skip
+
+
 def export(call: Call) -> str:
+    if call.alias:
+        return alias(call)
     lines = [*guards(call), f"Call call(kOp_{call.name});"]
     for p in call.parameters:
         lines += encode(p)

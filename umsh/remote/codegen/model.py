@@ -23,13 +23,14 @@ class Parameter:
     role: str
     element: str = ""  # C type of what a pointer points to; "" for a struct
     size: int = 0  # bytes of one element
-    length: str = ""  # parameter that holds the number of elements, "*p" through a pointer, or a number
+    length: str = ""  # parameter with the number of elements, "*p" through a pointer, a number, "@C++ expression"
     kind: str = ""  # kind of a handle
     struct: str = ""  # struct whose handles and pointers need translation
 
     @property
     def has_reply(self) -> bool:
-        return self.role in ("out", "inout", "count", "intern", "outarray", "outhandles", "outtext")
+        return self.role in ("out", "inout", "inoutarray", "versioned", "count", "intern", "outarray", "outhandles",
+                             "outtext")  # fmt: skip
 
 
 @dataclass
@@ -47,6 +48,8 @@ class Call:
     server: str = "generated"  # generated, hand, none
     blocking: bool = False
     changes_card: bool = False  # NVML: refused unless the server allows it
+    alias: str = ""  # the function that this older name stands for
+    check: str = ""  # C++ expression that gives an error code for inputs that the server refuses
     unsupported: str = ""  # reason
     op: int = 0
 

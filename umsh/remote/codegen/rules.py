@@ -17,7 +17,7 @@ COUNT = re.compile(r"^(num|count|nb)[A-Z]?\w*$|^n$|^len$|^length$|^size$|\w(Coun
 INTEGERS = {("i", 1): "char", ("i", 2): "short", ("i", 4): "int", ("i", 8): "int64_t",
             ("u", 1): "unsigned char", ("u", 2): "unsigned short", ("u", 4): "unsigned", ("u", 8): "uint64_t"}  # fmt: skip
 RESERVED = {"status", "call", "reply", "in", "out", "s", "error", "word", "room"}
-SPEC = re.compile(r"(\w+)(?:\[([*\w]+)\])?(?::(\w+))?")
+SPEC = re.compile(r"(\w+)(?:\[([*\w]+|@.+)\])?(?::(\w+))?")
 
 
 def scalar(described: dict[str, Any]) -> str:
@@ -71,14 +71,23 @@ class Rules:
                 return reason.replace("_", " ")
         return ""
 
-    def spec(self, name: str, parameter: str) -> str:
-        exact: str | None = self.table.get("call", {}).get(name, {}).get(parameter)
+    def spec(self, call: str, p: dict[str, Any], others: set[str]) -> str:
+        """What the tables say of a parameter; a pattern applies only where its words make sense."""
+        exact: str | None = self.table.get("call", {}).get(call, {}).get(p["name"])
         if exact is not None:
             return exact
-        for call, which, spec in self.rules:
-            if call.fullmatch(name) and which.fullmatch(parameter):
+        for name, which, spec in self.rules:
+            if name.fullmatch(call) and which.fullmatch(p["name"]) and self.fits(spec, p, others):
                 return str(spec)
         return ""
+
+    def fits(self, spec: str, p: dict[str, Any], others: set[str]) -> bool:
+        role, length, _ = SPEC.fullmatch(spec).groups("")  # type: ignore[union-attr]
+        if p["kind"] not in "ph" or (length and length[0] != "@" and length.lstrip("*") not in others):
+            return False
+        if role == "outtext":
+            return bool(p.get("to", {}).get("type") == "char" and not p["const"])
+        return role != "count" or bool(p["kind"] == "p" and self.flat(p["to"]))
 
     def c_type(self, p: dict[str, Any]) -> str:
         if p["kind"] in "hc":
@@ -96,8 +105,8 @@ class Rules:
     def flat(self, to: dict[str, Any]) -> bool:
         return to["kind"] != "s" and bool(scalar(to))
 
-    def parameter(self, call: str, p: dict[str, Any], counted: bool) -> Parameter:
-        spec, c_type = self.spec(call, p["name"]), self.c_type(p)
+    def parameter(self, call: str, p: dict[str, Any], counted: bool, others: set[str]) -> Parameter:
+        spec, c_type = self.spec(call, p, others), self.c_type(p)
         to = p.get("to", {})
         size = int(to.get("size", p["size"])) if p["kind"] == "p" else int(p["size"])
         element = scalar(to) if to and self.flat(to) else ""
@@ -114,16 +123,19 @@ class Rules:
             role = {"in": "inarray", "out": "outarray", "inout": "inoutarray"}[role]
             if base.get("kind") == "h":
                 role = {"inarray": "inhandles", "outarray": "outhandles"}[role]
-        if role == "bytes":
-            role, size = ("inarray" if p["const"] else "outarray"), 1
+        if role in ("bytes", "bytesin"):
+            role, size = ("inarray" if p["const"] or role == "bytesin" else "outarray"), 1
         struct = base.get("struct", "")
         if struct and self.layouts[struct]["pointers"] and role not in ("null", "hand"):
             if struct not in self.table.get("struct", {}):
                 raise TableError(f"{call}: {p['name']}: {struct} holds pointers and has no rule")
-            if length:
+            if length and not self.table["struct"][struct].get("raw"):
                 raise TableError(f"{call}: {p['name']}: an array of {struct}, which holds pointers")
+            struct = "" if self.table["struct"][struct].get("raw") else struct
         else:
             struct = ""
+        if role == "inout" and self.library == "nvml" and self.versioned(to):
+            role = "versioned"
         if role in ("in", "out", "inout") and size == 0:
             raise TableError(f"{call}: {p['name']}: {p['type']} has no size")
         return Parameter(safe(p["name"]), c_type, role, element, max(size, 0), safe(length), kind, struct)
@@ -159,10 +171,14 @@ def describe(rules: Rules, name: str, prototype: dict[str, Any], current: bool) 
     call.client = "hand" if name in rules.exported else "generated"
     call.server = "hand" if name in rules.served or rules.named("hand", "server", name) else "generated"
     call.unsupported = rules.reason(name)
+    call.check = rules.table.get("call", {}).get(name, {}).get("check", "")
+    call.alias = rules.table.get("alias", {}).get(name, "")
+    if call.alias:
+        call.travels, call.server = "local", "hand"
     call.blocking = rules.named("travels", "blocking", name)
     call.changes_card = rules.named("travels", "changes_card", name)
     for way in ("local", "cached", "async", "prefetch"):
-        if rules.named("travels", way, name):
+        if not call.alias and rules.named("travels", way, name):
             call.travels = way
             break
     if any(p["type"].startswith("CUdeviceptr_v1") for p in prototype["parameters"]):
@@ -171,12 +187,13 @@ def describe(rules: Rules, name: str, prototype: dict[str, Any], current: bool) 
         call.types = [rules.c_type(p) for p in prototype["parameters"]]
     except TableError as error:
         call.unsupported = call.unsupported or str(error)
-    if call.unsupported or (call.client == "hand" and (call.server == "hand" or call.travels == "local")):
+    if call.unsupported or call.alias or (call.client == "hand" and (call.server == "hand" or call.travels == "local")):
         return call
     parameters = prototype["parameters"]
     counted = any(COUNT.search(p["name"]) for p in parameters) and any(p["kind"] == "p" for p in parameters)
     try:
-        call.parameters = [rules.parameter(name, p, counted and p["kind"] == "p") for p in parameters]
+        others = {p["name"] for p in parameters}
+        call.parameters = [rules.parameter(name, p, counted and p["kind"] == "p", others) for p in parameters]
     except TableError as error:
         if current and call.client != "hand" and not rules.table.get("draft"):
             raise

@@ -9,6 +9,8 @@ from .model import Call, Parameter
 def elements(p: Parameter) -> str:
     if p.length.startswith("*"):
         return f"({p.length[1:]}_on ? uint64_t({p.length[1:]}) : 0)"
+    if p.length.startswith("@"):
+        return f"uint64_t({p.length[1:]})"
     return f"uint64_t({p.length})" if not p.length.isdigit() else p.length
 
 
@@ -22,12 +24,14 @@ def decode(p: Parameter) -> list[str]:
         return [f"uint64_t {n}_id = in.u64();"]
     if p.role == "text":
         return [f"std::string {n};", f"bool {n}_on = in.text({n});"]
+    if p.role == "versioned":
+        return [f"Versioned<{p.size}> {n}(in.blob());"]
     if p.role in ("in", "inout"):
         if p.element and p.role == "inout":
             return [f"bool {n}_on = in.u64() != 0;", f"auto {n} = in_scalar<{p.element}>(in);"]
         if p.element:
             return [f"{p.element} {n}{{}};", f"bool {n}_on = in.exact(&{n}, {p.size});"]
-        return [f"alignas(8) unsigned char {n}[{p.size}] = {{}};", f"bool {n}_on = in.exact({n}, {p.size});"]
+        return [f"alignas(64) unsigned char {n}[{p.size}] = {{}};", f"bool {n}_on = in.exact({n}, {p.size});"]
     if p.role == "count":
         return [f"bool {n}_on = in.u64() != 0;", f"auto {n} = in_scalar<{p.element}>(in);"]
     if p.role in ("inarray", "inhandles", "inoutarray"):
@@ -51,7 +55,10 @@ def prepare(p: Parameter) -> list[str]:
     if p.role == "out":
         if p.element:
             return [f"{p.element} {n}{{}};"]
-        return [f"alignas(8) unsigned char {n}[{p.size}] = {{}};"]
+        return [f"alignas(64) unsigned char {n}[{p.size}] = {{}};"]
+    if p.role == "versioned":
+        made = [f"if ({n}.data() && !error) error = translate_{p.struct}(s, {n}.data(), Way::kIn);"] if p.struct else []
+        return [f"if (!{n}.fits) return kWireError;", *made]
     if p.role in ("in", "inout") and p.struct:
         return [f"if ({n}_on && !error) error = translate_{p.struct}(s, {n}, Way::kIn);"]
     if p.role == "inarray":
@@ -84,9 +91,11 @@ def argument(p: Parameter) -> str:
         return f"{n}_on ? &{n} : nullptr"
     if p.role in ("in", "out", "inout"):
         return f"{n}_on ? {n} : nullptr"
+    if p.role == "versioned":
+        return f"{n}.data()"
     if p.role in ("inarray", "inoutarray", "outarray", "outtext"):
         const = "const " if p.c_type.startswith("const") else ""
-        return f"static_cast<{const}{p.element or 'void'}*>({n}.data())"
+        return f"static_cast<{const}{p.element or ('void*' if p.c_type == 'void**' else 'void')}*>({n}.data())"
     if p.role in ("inhandles", "outhandles"):
         return f"{n}.handles()"
     return n
@@ -98,6 +107,9 @@ def encode(p: Parameter) -> list[str]:
         return [f"if ({n}_on) out.u64(s.intern(kKind{p.kind}, {n}));"]
     if (p.role in ("out", "inout") and p.element) or p.role == "count":
         return [f"if ({n}_on) out_scalar(out, {n});"]
+    if p.role == "versioned":
+        made = [f"if ({n}.data()) translate_{p.struct}(s, {n}.data(), Way::kOut);"] if p.struct else []
+        return [*made, f"{n}.write(out);"]
     if p.role in ("out", "inout"):
         made = [f"if ({n}_on) translate_{p.struct}(s, {n}, Way::kOut);"] if p.struct else []
         return [*made, f"if ({n}_on) out.blob({n}, {p.size});"]
@@ -119,6 +131,7 @@ def serve(call: Call) -> str:
         lines += ["if (!s.may_change_card()) return 4;  // no permission"]
     for p in sorted(call.parameters, key=lambda p: p.role == "outarray"):
         lines += prepare(p)
+    lines += [f"if (!error) error = {call.check};"] if call.check else []
     arrays = [p for p in call.parameters if p.role in ("outarray", "outhandles", "outtext")]
     lines += [f"if (!{p.name}.fits) error = {INVALID[call.library]};" for p in arrays]
     lines += ["if (error) return error;"]

@@ -17,22 +17,30 @@ def field_of(layout: dict[str, Any], path: str) -> int:
     return next(int(f["offset"]) for f in layout["fields"] if f["name"] == path)
 
 
-def translations(rules: Rules) -> str:
-    """One function a struct that holds handles; those of the table's `custom` are written by hand."""
+def translated(holders: list[Rules]) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Name, rule and layout of each struct with handles or pointers."""
+    return [(n, rule, r.layouts[n]) for r in holders for n, rule in r.table.get("struct", {}).items()]
+
+
+def translations(holders: list[Rules]) -> str:
+    """Declares one function a struct; those of the tables' `custom` are written by hand in native/server."""
     made = [MARK, '#pragma once\n\n#include "server/decode.h"\n\nnamespace umsh {\n\nstruct Session;\n\n']
-    for name in rules.table.get("struct", {}):
+    for name, _, _ in translated(holders):
         made.append(f"int translate_{name}(Session& s, void* data, Way way);\n")
     return "".join([*made, "\n}  // namespace umsh\n"])
 
 
-def translation_bodies(rules: Rules) -> str:
-    made = []
-    for name, rule in rules.table.get("struct", {}).items():
-        if rule.get("custom"):
+def translation_bodies(holders: list[Rules]) -> str:
+    made = [MARK + '#include "generated/structs.h"\n#include "server/session.h"\n#include "server/structs.h"\n\n'
+            "namespace umsh {\n"]  # fmt: skip
+    for name, rule, layout in translated(holders):
+        if rule.get("custom") or rule.get("raw"):
             continue
-        layout = rules.layouts[name]
         lines = ["  int error = 0;"]
         for path, kind in rule.get("handles", {}).items():
+            lines.append(f"  translate_handle(s, data, {field_of(layout, path)}, kKind{kind}, way, &error);")
+        for path, kind in rule.get("out", {}).items():
+            lines.append(f"  if (way == Way::kIn) set_field(data, {field_of(layout, path)}, 0);")
             lines.append(f"  translate_handle(s, data, {field_of(layout, path)}, kKind{kind}, way, &error);")
         for path in rule.get("null", ()):
             lines.append(f"  require_null(data, {field_of(layout, path)}, way, &error);")
@@ -40,7 +48,7 @@ def translation_bodies(rules: Rules) -> str:
             lines.append(f"  check_device(s, data, {field_of(layout, path)}, way, &error);")
         body = "\n".join([*lines, "  return error;"])
         made.append(f"int translate_{name}([[maybe_unused]] Session& s, void* data, Way way) {{\n{body}\n}}\n")
-    return "\n".join(made)
+    return "\n".join([*made, "}  // namespace umsh\n"])
 
 
 def declaration(name: str, layouts: dict[str, Any]) -> str:
@@ -72,7 +80,7 @@ def member(f: dict[str, Any]) -> str:
         f"unsigned char {f['name']}[{f['size']}]")  # fmt: skip
 
 
-def abi(rules: Rules) -> str:
-    wanted = rules.table.get("abi", {}).get("structs", ())
-    return (f"{MARK}#pragma once\n\n#include <cstdint>\n\nnamespace umsh::abi {{\n\n"
-            + "\n".join(declaration(n, rules.layouts) for n in wanted) + "\n}  // namespace umsh::abi\n")  # fmt: skip
+def abi(holders: list[Rules]) -> str:
+    wanted = [(n, r.layouts) for r in holders for n in r.table.get("abi", {}).get("structs", ())]
+    return (f"{MARK}#pragma once\n\n#include <cstddef>\n#include <cstdint>\n\nnamespace umsh::abi {{\n\n"
+            + "\n".join(declaration(n, layouts) for n, layouts in wanted) + "\n}  // namespace umsh::abi\n")  # fmt: skip

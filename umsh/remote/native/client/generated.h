@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "../wire/frame.h"
+#include "../wire/attributes.h"
 #include "call.h"
 #include "log.h"
 

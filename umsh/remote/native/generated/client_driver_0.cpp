@@ -3,15 +3,7 @@
 
 using namespace umsh;
 
-UMSH_EXPORT int cuArray3DCreate(void** pHandle, const void* pAllocateArray) {
-  if (pHandle == nullptr) return 1;
-  Call call(kOp_cuArray3DCreate);
-  uint64_t pHandle_id = call.make(kKindArray);
-  call.blob(pAllocateArray, 24);
-  int status = call.status();
-  if (status == 0) *pHandle = as_pointer(pHandle_id);
-  return status;
-}
+UMSH_EXPORT int cuArray3DCreate() { return refuse("cuArray3DCreate", 801); }
 
 UMSH_EXPORT int cuArray3DCreate_v2(void** pHandle, const void* pAllocateArray) {
   if (pHandle == nullptr) return 1;
@@ -23,15 +15,7 @@ UMSH_EXPORT int cuArray3DCreate_v2(void** pHandle, const void* pAllocateArray) {
   return status;
 }
 
-UMSH_EXPORT int cuArray3DGetDescriptor(void* pArrayDescriptor, void* hArray) {
-  Call call(kOp_cuArray3DGetDescriptor);
-  call.u64(pArrayDescriptor != nullptr);
-  call.handle(kKindArray, hArray);
-  Reply reply = call.reply();
-  if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pArrayDescriptor) reply.bytes(pArrayDescriptor, 24);
-  return reply.ok() ? reply.result : 999;
-}
+UMSH_EXPORT int cuArray3DGetDescriptor() { return refuse("cuArray3DGetDescriptor", 801); }
 
 UMSH_EXPORT int cuArray3DGetDescriptor_v2(void* pArrayDescriptor, void* hArray) {
   Call call(kOp_cuArray3DGetDescriptor_v2);
@@ -43,15 +27,7 @@ UMSH_EXPORT int cuArray3DGetDescriptor_v2(void* pArrayDescriptor, void* hArray) 
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int cuArrayCreate(void** pHandle, const void* pAllocateArray) {
-  if (pHandle == nullptr) return 1;
-  Call call(kOp_cuArrayCreate);
-  uint64_t pHandle_id = call.make(kKindArray);
-  call.blob(pAllocateArray, 16);
-  int status = call.status();
-  if (status == 0) *pHandle = as_pointer(pHandle_id);
-  return status;
-}
+UMSH_EXPORT int cuArrayCreate() { return refuse("cuArrayCreate", 801); }
 
 UMSH_EXPORT int cuArrayCreate_v2(void** pHandle, const void* pAllocateArray) {
   if (pHandle == nullptr) return 1;
@@ -69,15 +45,7 @@ UMSH_EXPORT int cuArrayDestroy(void* hArray) {
   return call.status();
 }
 
-UMSH_EXPORT int cuArrayGetDescriptor(void* pArrayDescriptor, void* hArray) {
-  Call call(kOp_cuArrayGetDescriptor);
-  call.u64(pArrayDescriptor != nullptr);
-  call.handle(kKindArray, hArray);
-  Reply reply = call.reply();
-  if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pArrayDescriptor) reply.bytes(pArrayDescriptor, 16);
-  return reply.ok() ? reply.result : 999;
-}
+UMSH_EXPORT int cuArrayGetDescriptor() { return refuse("cuArrayGetDescriptor", 801); }
 
 UMSH_EXPORT int cuArrayGetDescriptor_v2(void* pArrayDescriptor, void* hArray) {
   Call call(kOp_cuArrayGetDescriptor_v2);
@@ -141,22 +109,10 @@ UMSH_EXPORT int cuCoredumpSetAttribute() { return refuse("cuCoredumpSetAttribute
 
 UMSH_EXPORT int cuCoredumpSetAttributeGlobal() { return refuse("cuCoredumpSetAttributeGlobal", 801); }
 
-UMSH_EXPORT int cuCtxCreate(void** pctx, unsigned flags, int dev) {
-  Call call(kOp_cuCtxCreate);
-  call.u64(pctx != nullptr);
-  call.u64(word(flags));
-  call.u64(word(dev));
-  Reply reply = call.reply();
-  if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pctx) reply.u64(pctx, 8);
-  return reply.ok() ? reply.result : 999;
-}
+UMSH_EXPORT int cuCtxCreate() { return refuse("cuCtxCreate", 801); }
 
-UMSH_EXPORT int cuCtxDestroy(void* ctx) {
-  Call call(kOp_cuCtxDestroy);
-  call.handle(kKindContext, ctx);
-  return call.status();
-}
+UMSH_EXPORT int cuCtxDestroy_v2(void*);
+UMSH_EXPORT int cuCtxDestroy(void* a0) { return cuCtxDestroy_v2(a0); }
 
 UMSH_EXPORT int cuCtxDisablePeerAccess(void* peerContext) {
   Call call(kOp_cuCtxDisablePeerAccess);
@@ -230,20 +186,11 @@ UMSH_EXPORT int cuCtxGetSharedMemConfig(int* pConfig) {
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int cuCtxPopCurrent(void** pctx) {
-  Call call(kOp_cuCtxPopCurrent);
-  call.u64(pctx != nullptr);
-  Reply reply = call.reply();
-  if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pctx) reply.u64(pctx, 8);
-  return reply.ok() ? reply.result : 999;
-}
+UMSH_EXPORT int cuCtxPopCurrent_v2(void**);
+UMSH_EXPORT int cuCtxPopCurrent(void** a0) { return cuCtxPopCurrent_v2(a0); }
 
-UMSH_EXPORT int cuCtxPushCurrent(void* ctx) {
-  Call call(kOp_cuCtxPushCurrent);
-  call.handle(kKindContext, ctx);
-  return call.status();
-}
+UMSH_EXPORT int cuCtxPushCurrent_v2(void*);
+UMSH_EXPORT int cuCtxPushCurrent(void* a0) { return cuCtxPushCurrent_v2(a0); }
 
 UMSH_EXPORT int cuCtxRecordEvent(void* hCtx, void* hEvent) {
   Call call(kOp_cuCtxRecordEvent);
@@ -293,9 +240,36 @@ UMSH_EXPORT int cuDestroyExternalMemory() { return refuse("cuDestroyExternalMemo
 
 UMSH_EXPORT int cuDestroyExternalSemaphore() { return refuse("cuDestroyExternalSemaphore", 801); }
 
-UMSH_EXPORT int cuDevResourceGenerateDesc() { return refuse("cuDevResourceGenerateDesc", 801); }
+UMSH_EXPORT int cuDevResourceGenerateDesc(void** phDesc, void* resources, unsigned nbResources) {
+  if (phDesc == nullptr) return 1;
+  if (resources && too_long(uint64_t(nbResources), 144)) return 1;
+  Call call(kOp_cuDevResourceGenerateDesc);
+  uint64_t phDesc_id = call.make(kKindResourceDesc);
+  call.blob(resources, uint64_t(nbResources) * 144);
+  call.u64(word(nbResources));
+  int status = call.status();
+  if (status == 0) *phDesc = as_pointer(phDesc_id);
+  return status;
+}
 
-UMSH_EXPORT int cuDevSmResourceSplitByCount() { return refuse("cuDevSmResourceSplitByCount", 801); }
+UMSH_EXPORT int cuDevSmResourceSplitByCount(void* result, unsigned* nbGroups, const void* input, void* remaining, unsigned useFlags, unsigned minCount) {
+  if (result && too_long(room(nbGroups), 144)) return 1;
+  const uint64_t result_nbytes = room(nbGroups) * 144;
+  Call call(kOp_cuDevSmResourceSplitByCount);
+  call.u64(result != nullptr);
+  call.u64(nbGroups != nullptr);
+  call.u64(room(nbGroups));
+  call.blob(input, 144);
+  call.u64(remaining != nullptr);
+  call.u64(word(useFlags));
+  call.u64(word(minCount));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (result) reply.blob(result, result_nbytes);
+  if (nbGroups) reply.u64(nbGroups, 4);
+  if (remaining) reply.bytes(remaining, 144);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int cuDeviceCanAccessPeer(int* canAccessPeer, int dev, int peerDev) {
   Call call(kOp_cuDeviceCanAccessPeer);
@@ -340,7 +314,18 @@ UMSH_EXPORT int cuDeviceGetExecAffinitySupport(int* pi, int type, int dev) {
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int cuDeviceGetGraphMemAttribute() { return refuse("cuDeviceGetGraphMemAttribute", 801); }
+UMSH_EXPORT int cuDeviceGetGraphMemAttribute(int device, int attr, void* value) {
+  if (value && too_long(8, 1)) return 1;
+  const uint64_t value_nbytes = 8 * 1;
+  Call call(kOp_cuDeviceGetGraphMemAttribute);
+  call.u64(word(device));
+  call.u64(word(attr));
+  call.u64(value != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (value) reply.blob(value, value_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int cuDeviceGetHostAtomicCapabilities(unsigned* capabilities, const int* operations, unsigned count, int dev) {
   if (capabilities && too_long(uint64_t(count), 4)) return 1;
@@ -415,28 +400,25 @@ UMSH_EXPORT int cuDeviceGraphMemTrim(int device) {
   return call.status();
 }
 
-UMSH_EXPORT int cuDevicePrimaryCtxRelease(int dev) {
-  Call call(kOp_cuDevicePrimaryCtxRelease);
-  call.u64(word(dev));
-  return call.status();
-}
+UMSH_EXPORT int cuDevicePrimaryCtxRelease_v2(int);
+UMSH_EXPORT int cuDevicePrimaryCtxRelease(int a0) { return cuDevicePrimaryCtxRelease_v2(a0); }
 
-UMSH_EXPORT int cuDevicePrimaryCtxReset(int dev) {
-  Call call(kOp_cuDevicePrimaryCtxReset);
-  call.u64(word(dev));
-  return call.status();
-}
+UMSH_EXPORT int cuDevicePrimaryCtxReset_v2(int);
+UMSH_EXPORT int cuDevicePrimaryCtxReset(int a0) { return cuDevicePrimaryCtxReset_v2(a0); }
 
-UMSH_EXPORT int cuDevicePrimaryCtxSetFlags(int dev, unsigned flags) {
-  Call call(kOp_cuDevicePrimaryCtxSetFlags);
-  call.u64(word(dev));
-  call.u64(word(flags));
-  return call.status();
-}
+UMSH_EXPORT int cuDevicePrimaryCtxSetFlags_v2(int, unsigned);
+UMSH_EXPORT int cuDevicePrimaryCtxSetFlags(int a0, unsigned a1) { return cuDevicePrimaryCtxSetFlags_v2(a0, a1); }
 
 UMSH_EXPORT int cuDeviceRegisterAsyncNotification() { return refuse("cuDeviceRegisterAsyncNotification", 801); }
 
-UMSH_EXPORT int cuDeviceSetGraphMemAttribute() { return refuse("cuDeviceSetGraphMemAttribute", 801); }
+UMSH_EXPORT int cuDeviceSetGraphMemAttribute(int device, int attr, void* value) {
+  if (value && too_long(8, 1)) return 1;
+  Call call(kOp_cuDeviceSetGraphMemAttribute);
+  call.u64(word(device));
+  call.u64(word(attr));
+  call.blob(value, 8 * 1);
+  return call.status();
+}
 
 UMSH_EXPORT int cuDeviceSetMemPool(int dev, void* pool) {
   Call call(kOp_cuDeviceSetMemPool);
@@ -445,15 +427,7 @@ UMSH_EXPORT int cuDeviceSetMemPool(int dev, void* pool) {
   return call.status();
 }
 
-UMSH_EXPORT int cuDeviceTotalMem(unsigned* bytes, int dev) {
-  Call call(kOp_cuDeviceTotalMem);
-  call.u64(bytes != nullptr);
-  call.u64(word(dev));
-  Reply reply = call.reply();
-  if (reply.result != 0 && reply.empty()) return reply.result;
-  if (bytes) reply.u64(bytes, 4);
-  return reply.ok() ? reply.result : 999;
-}
+UMSH_EXPORT int cuDeviceTotalMem() { return refuse("cuDeviceTotalMem", 801); }
 
 UMSH_EXPORT int cuDeviceUnregisterAsyncNotification() { return refuse("cuDeviceUnregisterAsyncNotification", 801); }
 
@@ -467,11 +441,8 @@ UMSH_EXPORT int cuEventCreate(void** phEvent, unsigned Flags) {
   return status;
 }
 
-UMSH_EXPORT int cuEventDestroy(void* hEvent) {
-  Call call(kOp_cuEventDestroy);
-  call.handle(kKindEvent, hEvent);
-  return call.status();
-}
+UMSH_EXPORT int cuEventDestroy_v2(void*);
+UMSH_EXPORT int cuEventDestroy(void* a0) { return cuEventDestroy_v2(a0); }
 
 UMSH_EXPORT int cuEventDestroy_v2(void* hEvent) {
   Call call(kOp_cuEventDestroy_v2);
@@ -646,29 +617,39 @@ UMSH_EXPORT int cuGraphAddExternalSemaphoresWaitNode() { return refuse("cuGraphA
 
 UMSH_EXPORT int cuGraphAddHostNode() { return refuse("cuGraphAddHostNode", 801); }
 
-UMSH_EXPORT int cuGraphAddKernelNode() { return refuse("cuGraphAddKernelNode", 801); }
-
-UMSH_EXPORT int cuGraphAddKernelNode_v2() { return refuse("cuGraphAddKernelNode_v2", 801); }
-
 UMSH_EXPORT int cuGraphAddMemAllocNode() { return refuse("cuGraphAddMemAllocNode", 801); }
 
-UMSH_EXPORT int cuGraphAddMemFreeNode(void** phGraphNode, void* hGraph, void* const* dependencies, uint64_t numDependencies, uint64_t dptr) {
+UMSH_EXPORT int cuGraphAddMemFreeNode() { return refuse("cuGraphAddMemFreeNode", 801); }
+
+UMSH_EXPORT int cuGraphAddMemcpyNode(void** phGraphNode, void* hGraph, void* const* dependencies, uint64_t numDependencies, const void* copyParams, void* ctx) {
   if (phGraphNode == nullptr) return 1;
   if (dependencies && too_long(uint64_t(numDependencies), 8)) return 1;
-  Call call(kOp_cuGraphAddMemFreeNode);
+  Call call(kOp_cuGraphAddMemcpyNode);
   uint64_t phGraphNode_id = call.make(kKindGraphNode);
   call.handle(kKindGraph, hGraph);
   call.blob(dependencies, uint64_t(numDependencies) * 8);
   call.u64(word(numDependencies));
-  call.device(dptr);
+  call.blob(copyParams, 200);
+  call.handle(kKindContext, ctx);
   int status = call.status();
   if (status == 0) *phGraphNode = as_pointer(phGraphNode_id);
   return status;
 }
 
-UMSH_EXPORT int cuGraphAddMemcpyNode() { return refuse("cuGraphAddMemcpyNode", 801); }
-
-UMSH_EXPORT int cuGraphAddMemsetNode() { return refuse("cuGraphAddMemsetNode", 801); }
+UMSH_EXPORT int cuGraphAddMemsetNode(void** phGraphNode, void* hGraph, void* const* dependencies, uint64_t numDependencies, const void* memsetParams, void* ctx) {
+  if (phGraphNode == nullptr) return 1;
+  if (dependencies && too_long(uint64_t(numDependencies), 8)) return 1;
+  Call call(kOp_cuGraphAddMemsetNode);
+  uint64_t phGraphNode_id = call.make(kKindGraphNode);
+  call.handle(kKindGraph, hGraph);
+  call.blob(dependencies, uint64_t(numDependencies) * 8);
+  call.u64(word(numDependencies));
+  call.blob(memsetParams, 40);
+  call.handle(kKindContext, ctx);
+  int status = call.status();
+  if (status == 0) *phGraphNode = as_pointer(phGraphNode_id);
+  return status;
+}
 
 UMSH_EXPORT int cuGraphAddNode() { return refuse("cuGraphAddNode", 801); }
 
@@ -761,3 +742,12 @@ UMSH_EXPORT int cuGraphEventWaitNodeGetEvent(void* hNode, void** event_out) {
   if (event_out) reply.u64(event_out, 8);
   return reply.ok() ? reply.result : 999;
 }
+
+UMSH_EXPORT int cuGraphEventWaitNodeSetEvent(void* hNode, void* event) {
+  Call call(kOp_cuGraphEventWaitNodeSetEvent);
+  call.handle(kKindGraphNode, hNode);
+  call.handle(kKindEvent, event);
+  return call.status();
+}
+
+UMSH_EXPORT int cuGraphExecBatchMemOpNodeSetParams() { return refuse("cuGraphExecBatchMemOpNodeSetParams", 801); }

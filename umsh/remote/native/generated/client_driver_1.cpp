@@ -3,15 +3,6 @@
 
 using namespace umsh;
 
-UMSH_EXPORT int cuGraphEventWaitNodeSetEvent(void* hNode, void* event) {
-  Call call(kOp_cuGraphEventWaitNodeSetEvent);
-  call.handle(kKindGraphNode, hNode);
-  call.handle(kKindEvent, event);
-  return call.status();
-}
-
-UMSH_EXPORT int cuGraphExecBatchMemOpNodeSetParams() { return refuse("cuGraphExecBatchMemOpNodeSetParams", 801); }
-
 UMSH_EXPORT int cuGraphExecChildGraphNodeSetParams(void* hGraphExec, void* hNode, void* childGraph) {
   Call call(kOp_cuGraphExecChildGraphNodeSetParams);
   call.handle(kKindGraphExec, hGraphExec);
@@ -57,10 +48,6 @@ UMSH_EXPORT int cuGraphExecGetFlags(void* hGraphExec, uint64_t* flags) {
 }
 
 UMSH_EXPORT int cuGraphExecHostNodeSetParams() { return refuse("cuGraphExecHostNodeSetParams", 801); }
-
-UMSH_EXPORT int cuGraphExecKernelNodeSetParams() { return refuse("cuGraphExecKernelNodeSetParams", 801); }
-
-UMSH_EXPORT int cuGraphExecKernelNodeSetParams_v2() { return refuse("cuGraphExecKernelNodeSetParams_v2", 801); }
 
 UMSH_EXPORT int cuGraphExecMemcpyNodeSetParams(void* hGraphExec, void* hNode, const void* copyParams, void* ctx) {
   Call call(kOp_cuGraphExecMemcpyNodeSetParams);
@@ -114,19 +101,99 @@ UMSH_EXPORT int cuGraphExternalSemaphoresWaitNodeGetParams() { return refuse("cu
 
 UMSH_EXPORT int cuGraphExternalSemaphoresWaitNodeSetParams() { return refuse("cuGraphExternalSemaphoresWaitNodeSetParams", 801); }
 
-UMSH_EXPORT int cuGraphGetEdges() { return refuse("cuGraphGetEdges", 801); }
+UMSH_EXPORT int cuGraphGetEdges(void* hGraph, void** from, void** to, uint64_t* numEdges) {
+  if (from && too_long(room(numEdges), 8)) return 1;
+  const uint64_t from_nbytes = room(numEdges) * 8;
+  if (to && too_long(room(numEdges), 8)) return 1;
+  const uint64_t to_nbytes = room(numEdges) * 8;
+  Call call(kOp_cuGraphGetEdges);
+  call.handle(kKindGraph, hGraph);
+  call.u64(from != nullptr);
+  call.u64(to != nullptr);
+  call.u64(numEdges != nullptr);
+  call.u64(room(numEdges));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (from) reply.blob(from, from_nbytes);
+  if (to) reply.blob(to, to_nbytes);
+  if (numEdges) reply.u64(numEdges, 8);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int cuGraphGetEdges_v2() { return refuse("cuGraphGetEdges_v2", 801); }
+UMSH_EXPORT int cuGraphGetEdges_v2(void* hGraph, void** from, void** to, void* edgeData, uint64_t* numEdges) {
+  if (from && too_long(room(numEdges), 8)) return 1;
+  const uint64_t from_nbytes = room(numEdges) * 8;
+  if (to && too_long(room(numEdges), 8)) return 1;
+  const uint64_t to_nbytes = room(numEdges) * 8;
+  if (edgeData && too_long(room(numEdges), 8)) return 1;
+  const uint64_t edgeData_nbytes = room(numEdges) * 8;
+  Call call(kOp_cuGraphGetEdges_v2);
+  call.handle(kKindGraph, hGraph);
+  call.u64(from != nullptr);
+  call.u64(to != nullptr);
+  call.u64(edgeData != nullptr);
+  call.u64(numEdges != nullptr);
+  call.u64(room(numEdges));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (from) reply.blob(from, from_nbytes);
+  if (to) reply.blob(to, to_nbytes);
+  if (edgeData) reply.blob(edgeData, edgeData_nbytes);
+  if (numEdges) reply.u64(numEdges, 8);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int cuGraphGetNodes() { return refuse("cuGraphGetNodes", 801); }
+UMSH_EXPORT int cuGraphGetNodes(void* hGraph, void** nodes, uint64_t* numNodes) {
+  if (nodes && too_long(room(numNodes), 8)) return 1;
+  const uint64_t nodes_nbytes = room(numNodes) * 8;
+  Call call(kOp_cuGraphGetNodes);
+  call.handle(kKindGraph, hGraph);
+  call.u64(nodes != nullptr);
+  call.u64(numNodes != nullptr);
+  call.u64(room(numNodes));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (nodes) reply.blob(nodes, nodes_nbytes);
+  if (numNodes) reply.u64(numNodes, 8);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int cuGraphGetRootNodes() { return refuse("cuGraphGetRootNodes", 801); }
+UMSH_EXPORT int cuGraphGetRootNodes(void* hGraph, void** rootNodes, uint64_t* numRootNodes) {
+  if (rootNodes && too_long(room(numRootNodes), 8)) return 1;
+  const uint64_t rootNodes_nbytes = room(numRootNodes) * 8;
+  Call call(kOp_cuGraphGetRootNodes);
+  call.handle(kKindGraph, hGraph);
+  call.u64(rootNodes != nullptr);
+  call.u64(numRootNodes != nullptr);
+  call.u64(room(numRootNodes));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (rootNodes) reply.blob(rootNodes, rootNodes_nbytes);
+  if (numRootNodes) reply.u64(numRootNodes, 8);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int cuGraphHostNodeGetParams() { return refuse("cuGraphHostNodeGetParams", 801); }
 
 UMSH_EXPORT int cuGraphHostNodeSetParams() { return refuse("cuGraphHostNodeSetParams", 801); }
 
-UMSH_EXPORT int cuGraphInstantiate() { return refuse("cuGraphInstantiate", 801); }
+UMSH_EXPORT int cuGraphInstantiate(void** phGraphExec, void* hGraph, void** phErrorNode, char* logBuffer, uint64_t bufferSize) {
+  if (phGraphExec == nullptr) return 1;
+  if (logBuffer && too_long(uint64_t(bufferSize), 1)) return 1;
+  const uint64_t logBuffer_nbytes = uint64_t(bufferSize) * 1;
+  Call call(kOp_cuGraphInstantiate);
+  uint64_t phGraphExec_id = call.make(kKindGraphExec);
+  call.handle(kKindGraph, hGraph);
+  call.u64(phErrorNode != nullptr);
+  call.u64(logBuffer != nullptr);
+  call.u64(word(bufferSize));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (phErrorNode) reply.u64(phErrorNode, 8);
+  if (logBuffer) reply.blob(logBuffer, logBuffer_nbytes);
+  if (reply.result == 0) *phGraphExec = as_pointer(phGraphExec_id);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int cuGraphInstantiateWithFlags(void** phGraphExec, void* hGraph, uint64_t flags) {
   if (phGraphExec == nullptr) return 1;
@@ -152,7 +219,23 @@ UMSH_EXPORT int cuGraphInstantiateWithParams(void** phGraphExec, void* hGraph, v
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int cuGraphInstantiate_v2() { return refuse("cuGraphInstantiate_v2", 801); }
+UMSH_EXPORT int cuGraphInstantiate_v2(void** phGraphExec, void* hGraph, void** phErrorNode, char* logBuffer, uint64_t bufferSize) {
+  if (phGraphExec == nullptr) return 1;
+  if (logBuffer && too_long(uint64_t(bufferSize), 1)) return 1;
+  const uint64_t logBuffer_nbytes = uint64_t(bufferSize) * 1;
+  Call call(kOp_cuGraphInstantiate_v2);
+  uint64_t phGraphExec_id = call.make(kKindGraphExec);
+  call.handle(kKindGraph, hGraph);
+  call.u64(phErrorNode != nullptr);
+  call.u64(logBuffer != nullptr);
+  call.u64(word(bufferSize));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (phErrorNode) reply.u64(phErrorNode, 8);
+  if (logBuffer) reply.blob(logBuffer, logBuffer_nbytes);
+  if (reply.result == 0) *phGraphExec = as_pointer(phGraphExec_id);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int cuGraphKernelNodeCopyAttributes(void* dst, void* src) {
   Call call(kOp_cuGraphKernelNodeCopyAttributes);
@@ -161,17 +244,24 @@ UMSH_EXPORT int cuGraphKernelNodeCopyAttributes(void* dst, void* src) {
   return call.status();
 }
 
-UMSH_EXPORT int cuGraphKernelNodeGetAttribute() { return refuse("cuGraphKernelNodeGetAttribute", 801); }
+UMSH_EXPORT int cuGraphKernelNodeGetAttribute(void* hNode, int attr, void* value_out) {
+  Call call(kOp_cuGraphKernelNodeGetAttribute);
+  call.handle(kKindGraphNode, hNode);
+  call.u64(word(attr));
+  call.u64(value_out != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (value_out) reply.bytes(value_out, 64);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int cuGraphKernelNodeGetParams() { return refuse("cuGraphKernelNodeGetParams", 801); }
-
-UMSH_EXPORT int cuGraphKernelNodeGetParams_v2() { return refuse("cuGraphKernelNodeGetParams_v2", 801); }
-
-UMSH_EXPORT int cuGraphKernelNodeSetAttribute() { return refuse("cuGraphKernelNodeSetAttribute", 801); }
-
-UMSH_EXPORT int cuGraphKernelNodeSetParams() { return refuse("cuGraphKernelNodeSetParams", 801); }
-
-UMSH_EXPORT int cuGraphKernelNodeSetParams_v2() { return refuse("cuGraphKernelNodeSetParams_v2", 801); }
+UMSH_EXPORT int cuGraphKernelNodeSetAttribute(void* hNode, int attr, const void* value) {
+  Call call(kOp_cuGraphKernelNodeSetAttribute);
+  call.handle(kKindGraphNode, hNode);
+  call.u64(word(attr));
+  call.blob(value, 64);
+  return call.status();
+}
 
 UMSH_EXPORT int cuGraphMemAllocNodeGetParams() { return refuse("cuGraphMemAllocNodeGetParams", 801); }
 
@@ -230,13 +320,73 @@ UMSH_EXPORT int cuGraphNodeFindInClone(void** phNode, void* hOriginalNode, void*
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int cuGraphNodeGetDependencies() { return refuse("cuGraphNodeGetDependencies", 801); }
+UMSH_EXPORT int cuGraphNodeGetDependencies(void* hNode, void** dependencies, uint64_t* numDependencies) {
+  if (dependencies && too_long(room(numDependencies), 8)) return 1;
+  const uint64_t dependencies_nbytes = room(numDependencies) * 8;
+  Call call(kOp_cuGraphNodeGetDependencies);
+  call.handle(kKindGraphNode, hNode);
+  call.u64(dependencies != nullptr);
+  call.u64(numDependencies != nullptr);
+  call.u64(room(numDependencies));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (dependencies) reply.blob(dependencies, dependencies_nbytes);
+  if (numDependencies) reply.u64(numDependencies, 8);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int cuGraphNodeGetDependencies_v2() { return refuse("cuGraphNodeGetDependencies_v2", 801); }
+UMSH_EXPORT int cuGraphNodeGetDependencies_v2(void* hNode, void** dependencies, void* edgeData, uint64_t* numDependencies) {
+  if (dependencies && too_long(room(numDependencies), 8)) return 1;
+  const uint64_t dependencies_nbytes = room(numDependencies) * 8;
+  if (edgeData && too_long(room(numDependencies), 8)) return 1;
+  const uint64_t edgeData_nbytes = room(numDependencies) * 8;
+  Call call(kOp_cuGraphNodeGetDependencies_v2);
+  call.handle(kKindGraphNode, hNode);
+  call.u64(dependencies != nullptr);
+  call.u64(edgeData != nullptr);
+  call.u64(numDependencies != nullptr);
+  call.u64(room(numDependencies));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (dependencies) reply.blob(dependencies, dependencies_nbytes);
+  if (edgeData) reply.blob(edgeData, edgeData_nbytes);
+  if (numDependencies) reply.u64(numDependencies, 8);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int cuGraphNodeGetDependentNodes() { return refuse("cuGraphNodeGetDependentNodes", 801); }
+UMSH_EXPORT int cuGraphNodeGetDependentNodes(void* hNode, void** dependentNodes, uint64_t* numDependentNodes) {
+  if (dependentNodes && too_long(room(numDependentNodes), 8)) return 1;
+  const uint64_t dependentNodes_nbytes = room(numDependentNodes) * 8;
+  Call call(kOp_cuGraphNodeGetDependentNodes);
+  call.handle(kKindGraphNode, hNode);
+  call.u64(dependentNodes != nullptr);
+  call.u64(numDependentNodes != nullptr);
+  call.u64(room(numDependentNodes));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (dependentNodes) reply.blob(dependentNodes, dependentNodes_nbytes);
+  if (numDependentNodes) reply.u64(numDependentNodes, 8);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int cuGraphNodeGetDependentNodes_v2() { return refuse("cuGraphNodeGetDependentNodes_v2", 801); }
+UMSH_EXPORT int cuGraphNodeGetDependentNodes_v2(void* hNode, void** dependentNodes, void* edgeData, uint64_t* numDependentNodes) {
+  if (dependentNodes && too_long(room(numDependentNodes), 8)) return 1;
+  const uint64_t dependentNodes_nbytes = room(numDependentNodes) * 8;
+  if (edgeData && too_long(room(numDependentNodes), 8)) return 1;
+  const uint64_t edgeData_nbytes = room(numDependentNodes) * 8;
+  Call call(kOp_cuGraphNodeGetDependentNodes_v2);
+  call.handle(kKindGraphNode, hNode);
+  call.u64(dependentNodes != nullptr);
+  call.u64(edgeData != nullptr);
+  call.u64(numDependentNodes != nullptr);
+  call.u64(room(numDependentNodes));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (dependentNodes) reply.blob(dependentNodes, dependentNodes_nbytes);
+  if (edgeData) reply.blob(edgeData, edgeData_nbytes);
+  if (numDependentNodes) reply.u64(numDependentNodes, 8);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int cuGraphNodeGetEnabled(void* hGraphExec, void* hNode, unsigned* isEnabled) {
   Call call(kOp_cuGraphNodeGetEnabled);
@@ -269,13 +419,7 @@ UMSH_EXPORT int cuGraphNodeSetEnabled(void* hGraphExec, void* hNode, unsigned is
 
 UMSH_EXPORT int cuGraphNodeSetParams() { return refuse("cuGraphNodeSetParams", 801); }
 
-UMSH_EXPORT int cuGraphReleaseUserObject(void* graph, void* object, unsigned count) {
-  Call call(kOp_cuGraphReleaseUserObject);
-  call.handle(kKindGraph, graph);
-  call.handle(kKindUserObject, object);
-  call.u64(word(count));
-  return call.status();
-}
+UMSH_EXPORT int cuGraphReleaseUserObject() { return refuse("cuGraphReleaseUserObject", 801); }
 
 UMSH_EXPORT int cuGraphRemoveDependencies(void* hGraph, void* const* from, void* const* to, uint64_t numDependencies) {
   if (from && too_long(uint64_t(numDependencies), 8)) return 1;
@@ -301,14 +445,7 @@ UMSH_EXPORT int cuGraphRemoveDependencies_v2(void* hGraph, void* const* from, vo
   return call.status();
 }
 
-UMSH_EXPORT int cuGraphRetainUserObject(void* graph, void* object, unsigned count, unsigned flags) {
-  Call call(kOp_cuGraphRetainUserObject);
-  call.handle(kKindGraph, graph);
-  call.handle(kKindUserObject, object);
-  call.u64(word(count));
-  call.u64(word(flags));
-  return call.status();
-}
+UMSH_EXPORT int cuGraphRetainUserObject() { return refuse("cuGraphRetainUserObject", 801); }
 
 UMSH_EXPORT int cuGraphUpload(void* hGraphExec, void* hStream) {
   Call call(kOp_cuGraphUpload);
@@ -448,19 +585,14 @@ UMSH_EXPORT int cuLibraryEnumerateKernels(void** kernels, unsigned numKernels, v
 
 UMSH_EXPORT int cuLibraryGetUnifiedFunction() { return refuse("cuLibraryGetUnifiedFunction", 801); }
 
-UMSH_EXPORT int cuLinkAddData() { return refuse("cuLinkAddData", 801); }
+UMSH_EXPORT int cuLinkAddData_v2(void*, int, void*, uint64_t, const char*, unsigned, int*, void**);
+UMSH_EXPORT int cuLinkAddData(void* a0, int a1, void* a2, uint64_t a3, const char* a4, unsigned a5, int* a6, void** a7) { return cuLinkAddData_v2(a0, a1, a2, a3, a4, a5, a6, a7); }
 
-UMSH_EXPORT int cuLinkAddData_v2() { return refuse("cuLinkAddData_v2", 801); }
+UMSH_EXPORT int cuLinkAddFile_v2(void*, int, const char*, unsigned, int*, void**);
+UMSH_EXPORT int cuLinkAddFile(void* a0, int a1, const char* a2, unsigned a3, int* a4, void** a5) { return cuLinkAddFile_v2(a0, a1, a2, a3, a4, a5); }
 
-UMSH_EXPORT int cuLinkAddFile() { return refuse("cuLinkAddFile", 801); }
-
-UMSH_EXPORT int cuLinkAddFile_v2() { return refuse("cuLinkAddFile_v2", 801); }
-
-UMSH_EXPORT int cuLinkComplete() { return refuse("cuLinkComplete", 801); }
-
-UMSH_EXPORT int cuLinkCreate() { return refuse("cuLinkCreate", 801); }
-
-UMSH_EXPORT int cuLinkCreate_v2() { return refuse("cuLinkCreate_v2", 801); }
+UMSH_EXPORT int cuLinkCreate_v2(unsigned, int*, void**, void**);
+UMSH_EXPORT int cuLinkCreate(unsigned a0, int* a1, void** a2, void** a3) { return cuLinkCreate_v2(a0, a1, a2, a3); }
 
 UMSH_EXPORT int cuLinkDestroy(void* state) {
   Call call(kOp_cuLinkDestroy);
@@ -536,6 +668,108 @@ UMSH_EXPORT int cuMemCreate(uint64_t* handle, uint64_t size, const void* prop, u
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int cuMemDiscardAndPrefetchBatchAsync() { return refuse("cuMemDiscardAndPrefetchBatchAsync", 801); }
+UMSH_EXPORT int cuMemDiscardAndPrefetchBatchAsync(uint64_t* dptrs, uint64_t* sizes, uint64_t count, void* prefetchLocs, uint64_t* prefetchLocIdxs, uint64_t numPrefetchLocs, uint64_t flags, void* hStream) {
+  if (dptrs && too_long(uint64_t(count), 8)) return 1;
+  if (sizes && too_long(uint64_t(count), 8)) return 1;
+  if (prefetchLocs && too_long(uint64_t(numPrefetchLocs), 8)) return 1;
+  if (prefetchLocIdxs && too_long(uint64_t(numPrefetchLocs), 8)) return 1;
+  Call call(kOp_cuMemDiscardAndPrefetchBatchAsync);
+  call.blob(dptrs, uint64_t(count) * 8);
+  call.blob(sizes, uint64_t(count) * 8);
+  call.u64(word(count));
+  call.blob(prefetchLocs, uint64_t(numPrefetchLocs) * 8);
+  call.blob(prefetchLocIdxs, uint64_t(numPrefetchLocs) * 8);
+  call.u64(word(numPrefetchLocs));
+  call.u64(word(flags));
+  call.handle(kKindStream, hStream);
+  return call.status();
+}
 
-UMSH_EXPORT int cuMemDiscardBatchAsync() { return refuse("cuMemDiscardBatchAsync", 801); }
+UMSH_EXPORT int cuMemDiscardBatchAsync(uint64_t* dptrs, uint64_t* sizes, uint64_t count, uint64_t flags, void* hStream) {
+  if (dptrs && too_long(uint64_t(count), 8)) return 1;
+  if (sizes && too_long(uint64_t(count), 8)) return 1;
+  Call call(kOp_cuMemDiscardBatchAsync);
+  call.blob(dptrs, uint64_t(count) * 8);
+  call.blob(sizes, uint64_t(count) * 8);
+  call.u64(word(count));
+  call.u64(word(flags));
+  call.handle(kKindStream, hStream);
+  return call.status();
+}
+
+UMSH_EXPORT int cuMemExportToShareableHandle() { return refuse("cuMemExportToShareableHandle", 801); }
+
+UMSH_EXPORT int cuMemFree() { return refuse("cuMemFree", 801); }
+
+UMSH_EXPORT int cuMemGetAccess(uint64_t* flags, const void* location, uint64_t ptr) {
+  Call call(kOp_cuMemGetAccess);
+  call.u64(flags != nullptr);
+  call.blob(location, 8);
+  call.device(ptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (flags) reply.u64(flags, 8);
+  return reply.ok() ? reply.result : 999;
+}
+
+UMSH_EXPORT int cuMemGetAddressRange() { return refuse("cuMemGetAddressRange", 801); }
+
+UMSH_EXPORT int cuMemGetAllocationGranularity(uint64_t* granularity, const void* prop, int option) {
+  Call call(kOp_cuMemGetAllocationGranularity);
+  call.u64(granularity != nullptr);
+  call.blob(prop, 32);
+  call.u64(word(option));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (granularity) reply.u64(granularity, 8);
+  return reply.ok() ? reply.result : 999;
+}
+
+UMSH_EXPORT int cuMemGetAllocationPropertiesFromHandle(void* prop, uint64_t handle) {
+  Call call(kOp_cuMemGetAllocationPropertiesFromHandle);
+  call.u64(prop != nullptr);
+  call.u64(word(handle));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (prop) reply.bytes(prop, 32);
+  return reply.ok() ? reply.result : 999;
+}
+
+UMSH_EXPORT int cuMemGetDefaultMemPool(void** pool_out, void* location, int type) {
+  Call call(kOp_cuMemGetDefaultMemPool);
+  call.u64(pool_out != nullptr);
+  call.blob(location, 8);
+  call.u64(word(type));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (pool_out) reply.u64(pool_out, 8);
+  return reply.ok() ? reply.result : 999;
+}
+
+UMSH_EXPORT int cuMemGetHandleForAddressRange() { return refuse("cuMemGetHandleForAddressRange", 801); }
+
+UMSH_EXPORT int cuMemGetInfo() { return refuse("cuMemGetInfo", 801); }
+
+UMSH_EXPORT int cuMemGetInfo_v2(uint64_t* free, uint64_t* total) {
+  Call call(kOp_cuMemGetInfo_v2);
+  call.u64(free != nullptr);
+  call.u64(total != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (free) reply.u64(free, 8);
+  if (total) reply.u64(total, 8);
+  return reply.ok() ? reply.result : 999;
+}
+
+UMSH_EXPORT int cuMemGetMemPool(void** pool, void* location, int type) {
+  Call call(kOp_cuMemGetMemPool);
+  call.u64(pool != nullptr);
+  call.blob(location, 8);
+  call.u64(word(type));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (pool) reply.u64(pool, 8);
+  return reply.ok() ? reply.result : 999;
+}
+
+UMSH_EXPORT int cuMemHostGetDevicePointer() { return refuse("cuMemHostGetDevicePointer", 801); }

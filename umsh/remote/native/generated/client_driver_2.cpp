@@ -3,92 +3,6 @@
 
 using namespace umsh;
 
-UMSH_EXPORT int cuMemExportToShareableHandle() { return refuse("cuMemExportToShareableHandle", 801); }
-
-UMSH_EXPORT int cuMemFree() { return refuse("cuMemFree", 801); }
-
-UMSH_EXPORT int cuMemGetAccess(uint64_t* flags, const void* location, uint64_t ptr) {
-  Call call(kOp_cuMemGetAccess);
-  call.u64(flags != nullptr);
-  call.blob(location, 8);
-  call.device(ptr);
-  Reply reply = call.reply();
-  if (reply.result != 0 && reply.empty()) return reply.result;
-  if (flags) reply.u64(flags, 8);
-  return reply.ok() ? reply.result : 999;
-}
-
-UMSH_EXPORT int cuMemGetAddressRange() { return refuse("cuMemGetAddressRange", 801); }
-
-UMSH_EXPORT int cuMemGetAllocationGranularity(uint64_t* granularity, const void* prop, int option) {
-  Call call(kOp_cuMemGetAllocationGranularity);
-  call.u64(granularity != nullptr);
-  call.blob(prop, 32);
-  call.u64(word(option));
-  Reply reply = call.reply();
-  if (reply.result != 0 && reply.empty()) return reply.result;
-  if (granularity) reply.u64(granularity, 8);
-  return reply.ok() ? reply.result : 999;
-}
-
-UMSH_EXPORT int cuMemGetAllocationPropertiesFromHandle(void* prop, uint64_t handle) {
-  Call call(kOp_cuMemGetAllocationPropertiesFromHandle);
-  call.u64(prop != nullptr);
-  call.u64(word(handle));
-  Reply reply = call.reply();
-  if (reply.result != 0 && reply.empty()) return reply.result;
-  if (prop) reply.bytes(prop, 32);
-  return reply.ok() ? reply.result : 999;
-}
-
-UMSH_EXPORT int cuMemGetDefaultMemPool(void** pool_out, void* location, int type) {
-  Call call(kOp_cuMemGetDefaultMemPool);
-  call.u64(pool_out != nullptr);
-  call.blob(location, 8);
-  call.u64(word(type));
-  Reply reply = call.reply();
-  if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pool_out) reply.u64(pool_out, 8);
-  return reply.ok() ? reply.result : 999;
-}
-
-UMSH_EXPORT int cuMemGetHandleForAddressRange() { return refuse("cuMemGetHandleForAddressRange", 801); }
-
-UMSH_EXPORT int cuMemGetInfo(unsigned* free, unsigned* total) {
-  Call call(kOp_cuMemGetInfo);
-  call.u64(free != nullptr);
-  call.u64(total != nullptr);
-  Reply reply = call.reply();
-  if (reply.result != 0 && reply.empty()) return reply.result;
-  if (free) reply.u64(free, 4);
-  if (total) reply.u64(total, 4);
-  return reply.ok() ? reply.result : 999;
-}
-
-UMSH_EXPORT int cuMemGetInfo_v2(uint64_t* free, uint64_t* total) {
-  Call call(kOp_cuMemGetInfo_v2);
-  call.u64(free != nullptr);
-  call.u64(total != nullptr);
-  Reply reply = call.reply();
-  if (reply.result != 0 && reply.empty()) return reply.result;
-  if (free) reply.u64(free, 8);
-  if (total) reply.u64(total, 8);
-  return reply.ok() ? reply.result : 999;
-}
-
-UMSH_EXPORT int cuMemGetMemPool(void** pool, void* location, int type) {
-  Call call(kOp_cuMemGetMemPool);
-  call.u64(pool != nullptr);
-  call.blob(location, 8);
-  call.u64(word(type));
-  Reply reply = call.reply();
-  if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pool) reply.u64(pool, 8);
-  return reply.ok() ? reply.result : 999;
-}
-
-UMSH_EXPORT int cuMemHostGetDevicePointer() { return refuse("cuMemHostGetDevicePointer", 801); }
-
 UMSH_EXPORT int cuMemHostRegister() { return refuse("cuMemHostRegister", 801); }
 
 UMSH_EXPORT int cuMemImportFromShareableHandle() { return refuse("cuMemImportFromShareableHandle", 801); }
@@ -137,7 +51,18 @@ UMSH_EXPORT int cuMemPoolGetAccess(int* flags, void* memPool, void* location) {
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int cuMemPoolGetAttribute() { return refuse("cuMemPoolGetAttribute", 801); }
+UMSH_EXPORT int cuMemPoolGetAttribute(void* pool, int attr, void* value) {
+  if (value && too_long(uint64_t(pool_attribute_nbytes(attr)), 1)) return 1;
+  const uint64_t value_nbytes = uint64_t(pool_attribute_nbytes(attr)) * 1;
+  Call call(kOp_cuMemPoolGetAttribute);
+  call.handle(kKindMemPool, pool);
+  call.u64(word(attr));
+  call.u64(value != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (value) reply.blob(value, value_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int cuMemPoolImportFromShareableHandle() { return refuse("cuMemPoolImportFromShareableHandle", 801); }
 
@@ -152,7 +77,14 @@ UMSH_EXPORT int cuMemPoolSetAccess(void* pool, const void* map, uint64_t count) 
   return call.status();
 }
 
-UMSH_EXPORT int cuMemPoolSetAttribute() { return refuse("cuMemPoolSetAttribute", 801); }
+UMSH_EXPORT int cuMemPoolSetAttribute(void* pool, int attr, void* value) {
+  if (value && too_long(uint64_t(pool_attribute_nbytes(attr)), 1)) return 1;
+  Call call(kOp_cuMemPoolSetAttribute);
+  call.handle(kKindMemPool, pool);
+  call.u64(word(attr));
+  call.blob(value, uint64_t(pool_attribute_nbytes(attr)) * 1);
+  return call.status();
+}
 
 UMSH_EXPORT int cuMemPoolTrimTo(void* pool, uint64_t minBytesToKeep) {
   Call call(kOp_cuMemPoolTrimTo);
@@ -180,11 +112,37 @@ UMSH_EXPORT int cuMemPrefetchAsync_v2(uint64_t devPtr, uint64_t count, uint64_t 
   return call.status();
 }
 
-UMSH_EXPORT int cuMemPrefetchBatchAsync() { return refuse("cuMemPrefetchBatchAsync", 801); }
+UMSH_EXPORT int cuMemPrefetchBatchAsync(uint64_t* dptrs, uint64_t* sizes, uint64_t count, void* prefetchLocs, uint64_t* prefetchLocIdxs, uint64_t numPrefetchLocs, uint64_t flags, void* hStream) {
+  if (dptrs && too_long(uint64_t(count), 8)) return 1;
+  if (sizes && too_long(uint64_t(count), 8)) return 1;
+  if (prefetchLocs && too_long(uint64_t(numPrefetchLocs), 8)) return 1;
+  if (prefetchLocIdxs && too_long(uint64_t(numPrefetchLocs), 8)) return 1;
+  Call call(kOp_cuMemPrefetchBatchAsync);
+  call.blob(dptrs, uint64_t(count) * 8);
+  call.blob(sizes, uint64_t(count) * 8);
+  call.u64(word(count));
+  call.blob(prefetchLocs, uint64_t(numPrefetchLocs) * 8);
+  call.blob(prefetchLocIdxs, uint64_t(numPrefetchLocs) * 8);
+  call.u64(word(numPrefetchLocs));
+  call.u64(word(flags));
+  call.handle(kKindStream, hStream);
+  return call.status();
+}
 
-UMSH_EXPORT int cuMemRangeGetAttribute() { return refuse("cuMemRangeGetAttribute", 801); }
-
-UMSH_EXPORT int cuMemRangeGetAttributes() { return refuse("cuMemRangeGetAttributes", 801); }
+UMSH_EXPORT int cuMemRangeGetAttribute(void* data, uint64_t dataSize, int attribute, uint64_t devPtr, uint64_t count) {
+  if (data && too_long(uint64_t(dataSize), 1)) return 1;
+  const uint64_t data_nbytes = uint64_t(dataSize) * 1;
+  Call call(kOp_cuMemRangeGetAttribute);
+  call.u64(data != nullptr);
+  call.u64(word(dataSize));
+  call.u64(word(attribute));
+  call.device(devPtr);
+  call.u64(word(count));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (data) reply.blob(data, data_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int cuMemRelease(uint64_t handle) {
   Call call(kOp_cuMemRelease);
@@ -254,15 +212,7 @@ UMSH_EXPORT int cuMemcpy3DPeerAsync(const void* pCopy, void* hStream) {
   return call.status();
 }
 
-UMSH_EXPORT int cuMemcpyAtoA(void* dstArray, unsigned dstOffset, void* srcArray, unsigned srcOffset, unsigned ByteCount) {
-  Call call(kOp_cuMemcpyAtoA);
-  call.handle(kKindArray, dstArray);
-  call.u64(word(dstOffset));
-  call.handle(kKindArray, srcArray);
-  call.u64(word(srcOffset));
-  call.u64(word(ByteCount));
-  return call.status();
-}
+UMSH_EXPORT int cuMemcpyAtoA() { return refuse("cuMemcpyAtoA", 801); }
 
 UMSH_EXPORT int cuMemcpyAtoA_v2(void* dstArray, uint64_t dstOffset, void* srcArray, uint64_t srcOffset, uint64_t ByteCount) {
   Call call(kOp_cuMemcpyAtoA_v2);
@@ -317,10 +267,6 @@ UMSH_EXPORT int cuMemcpyAtoH_v2(void* dstHost, void* srcArray, uint64_t srcOffse
   if (dstHost) reply.blob(dstHost, dstHost_nbytes);
   return reply.ok() ? reply.result : 999;
 }
-
-UMSH_EXPORT int cuMemcpyBatchAsync() { return refuse("cuMemcpyBatchAsync", 801); }
-
-UMSH_EXPORT int cuMemcpyBatchAsync_v2() { return refuse("cuMemcpyBatchAsync_v2", 801); }
 
 UMSH_EXPORT int cuMemcpyDtoA() { return refuse("cuMemcpyDtoA", 801); }
 
@@ -534,7 +480,16 @@ UMSH_EXPORT int cuMemsetD8_v2(uint64_t dstDevice, unsigned char uc, uint64_t N) 
   return call.status();
 }
 
-UMSH_EXPORT int cuMipmappedArrayCreate() { return refuse("cuMipmappedArrayCreate", 801); }
+UMSH_EXPORT int cuMipmappedArrayCreate(void** pHandle, const void* pMipmappedArrayDesc, unsigned numMipmapLevels) {
+  if (pHandle == nullptr) return 1;
+  Call call(kOp_cuMipmappedArrayCreate);
+  uint64_t pHandle_id = call.make(kKindMipmappedArray);
+  call.blob(pMipmappedArrayDesc, 40);
+  call.u64(word(numMipmapLevels));
+  int status = call.status();
+  if (status == 0) *pHandle = as_pointer(pHandle_id);
+  return status;
+}
 
 UMSH_EXPORT int cuMipmappedArrayDestroy(void* hMipmappedArray) {
   Call call(kOp_cuMipmappedArrayDestroy);
@@ -708,4 +663,122 @@ UMSH_EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlo
 
 UMSH_EXPORT int cuOccupancyMaxActiveClusters() { return refuse("cuOccupancyMaxActiveClusters", 801); }
 
-UMSH_EXPORT int cuOccupancyMaxPotentialBlockSize() { return refuse("cuOccupancyMaxPotentialBlockSize", 801); }
+UMSH_EXPORT int cuOccupancyMaxPotentialClusterSize() { return refuse("cuOccupancyMaxPotentialClusterSize", 801); }
+
+UMSH_EXPORT int cuParamSetSize(void* hfunc, unsigned numbytes) {
+  Call call(kOp_cuParamSetSize);
+  call.handle(kKindFunction, hfunc);
+  call.u64(word(numbytes));
+  return call.status();
+}
+
+UMSH_EXPORT int cuParamSetTexRef(void* hfunc, int texunit, void* hTexRef) {
+  Call call(kOp_cuParamSetTexRef);
+  call.handle(kKindFunction, hfunc);
+  call.u64(word(texunit));
+  call.handle(kKindTexRef, hTexRef);
+  return call.status();
+}
+
+UMSH_EXPORT int cuParamSetf(void* hfunc, int offset, float value) {
+  Call call(kOp_cuParamSetf);
+  call.handle(kKindFunction, hfunc);
+  call.u64(word(offset));
+  call.f32(value);
+  return call.status();
+}
+
+UMSH_EXPORT int cuParamSeti(void* hfunc, int offset, unsigned value) {
+  Call call(kOp_cuParamSeti);
+  call.handle(kKindFunction, hfunc);
+  call.u64(word(offset));
+  call.u64(word(value));
+  return call.status();
+}
+
+UMSH_EXPORT int cuParamSetv(void* hfunc, int offset, void* ptr, unsigned numbytes) {
+  if (ptr && too_long(uint64_t(numbytes), 1)) return 1;
+  Call call(kOp_cuParamSetv);
+  call.handle(kKindFunction, hfunc);
+  call.u64(word(offset));
+  call.blob(ptr, uint64_t(numbytes) * 1);
+  call.u64(word(numbytes));
+  return call.status();
+}
+
+UMSH_EXPORT int cuSignalExternalSemaphoresAsync() { return refuse("cuSignalExternalSemaphoresAsync", 801); }
+
+UMSH_EXPORT int cuStreamAttachMemAsync(void* hStream, uint64_t dptr, uint64_t length, unsigned flags) {
+  Call call(kOp_cuStreamAttachMemAsync);
+  call.handle(kKindStream, hStream);
+  call.device(dptr);
+  call.u64(word(length));
+  call.u64(word(flags));
+  return call.status();
+}
+
+UMSH_EXPORT int cuStreamBatchMemOp(void* stream, unsigned count, void* paramArray, unsigned flags) {
+  if (paramArray && too_long(uint64_t(count), 48)) return 1;
+  Call call(kOp_cuStreamBatchMemOp);
+  call.handle(kKindStream, stream);
+  call.u64(word(count));
+  call.blob(paramArray, uint64_t(count) * 48);
+  call.u64(word(flags));
+  return call.status();
+}
+
+UMSH_EXPORT int cuStreamBatchMemOp_v2(void* stream, unsigned count, void* paramArray, unsigned flags) {
+  if (paramArray && too_long(uint64_t(count), 48)) return 1;
+  Call call(kOp_cuStreamBatchMemOp_v2);
+  call.handle(kKindStream, stream);
+  call.u64(word(count));
+  call.blob(paramArray, uint64_t(count) * 48);
+  call.u64(word(flags));
+  return call.status();
+}
+
+UMSH_EXPORT int cuStreamBeginCapture() { return refuse("cuStreamBeginCapture", 801); }
+
+UMSH_EXPORT int cuStreamBeginCaptureToGraph(void* hStream, void* hGraph, void* const* dependencies, const void* dependencyData, uint64_t numDependencies, int mode) {
+  if (dependencies && too_long(uint64_t(numDependencies), 8)) return 1;
+  if (dependencyData && too_long(uint64_t(numDependencies), 8)) return 1;
+  Call call(kOp_cuStreamBeginCaptureToGraph);
+  call.handle(kKindStream, hStream);
+  call.handle(kKindGraph, hGraph);
+  call.blob(dependencies, uint64_t(numDependencies) * 8);
+  call.blob(dependencyData, uint64_t(numDependencies) * 8);
+  call.u64(word(numDependencies));
+  call.u64(word(mode));
+  return call.status();
+}
+
+UMSH_EXPORT int cuStreamCopyAttributes(void* dst, void* src) {
+  Call call(kOp_cuStreamCopyAttributes);
+  call.handle(kKindStream, dst);
+  call.handle(kKindStream, src);
+  return call.status();
+}
+
+UMSH_EXPORT int cuStreamCreate(void** phStream, unsigned Flags) {
+  if (phStream == nullptr) return 1;
+  Call call(kOp_cuStreamCreate);
+  uint64_t phStream_id = call.make(kKindStream);
+  call.u64(word(Flags));
+  int status = call.status();
+  if (status == 0) *phStream = as_pointer(phStream_id);
+  return status;
+}
+
+UMSH_EXPORT int cuStreamCreateWithPriority(void** phStream, unsigned flags, int priority) {
+  if (phStream == nullptr) return 1;
+  Call call(kOp_cuStreamCreateWithPriority);
+  uint64_t phStream_id = call.make(kKindStream);
+  call.u64(word(flags));
+  call.u64(word(priority));
+  int status = call.status();
+  if (status == 0) *phStream = as_pointer(phStream_id);
+  return status;
+}
+
+UMSH_EXPORT int cuStreamDestroy_v2(void*);
+UMSH_EXPORT int cuStreamDestroy(void* a0) { return cuStreamDestroy_v2(a0); }

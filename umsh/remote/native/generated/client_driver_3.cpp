@@ -3,118 +3,22 @@
 
 using namespace umsh;
 
-UMSH_EXPORT int cuOccupancyMaxPotentialBlockSizeWithFlags() { return refuse("cuOccupancyMaxPotentialBlockSizeWithFlags", 801); }
-
-UMSH_EXPORT int cuOccupancyMaxPotentialClusterSize() { return refuse("cuOccupancyMaxPotentialClusterSize", 801); }
-
-UMSH_EXPORT int cuParamSetSize(void* hfunc, unsigned numbytes) {
-  Call call(kOp_cuParamSetSize);
-  call.handle(kKindFunction, hfunc);
-  call.u64(word(numbytes));
-  return call.status();
-}
-
-UMSH_EXPORT int cuParamSetTexRef(void* hfunc, int texunit, void* hTexRef) {
-  Call call(kOp_cuParamSetTexRef);
-  call.handle(kKindFunction, hfunc);
-  call.u64(word(texunit));
-  call.handle(kKindTexRef, hTexRef);
-  return call.status();
-}
-
-UMSH_EXPORT int cuParamSetf(void* hfunc, int offset, float value) {
-  Call call(kOp_cuParamSetf);
-  call.handle(kKindFunction, hfunc);
-  call.u64(word(offset));
-  call.f32(value);
-  return call.status();
-}
-
-UMSH_EXPORT int cuParamSeti(void* hfunc, int offset, unsigned value) {
-  Call call(kOp_cuParamSeti);
-  call.handle(kKindFunction, hfunc);
-  call.u64(word(offset));
-  call.u64(word(value));
-  return call.status();
-}
-
-UMSH_EXPORT int cuParamSetv() { return refuse("cuParamSetv", 801); }
-
-UMSH_EXPORT int cuSignalExternalSemaphoresAsync() { return refuse("cuSignalExternalSemaphoresAsync", 801); }
-
-UMSH_EXPORT int cuStreamAttachMemAsync(void* hStream, uint64_t dptr, uint64_t length, unsigned flags) {
-  Call call(kOp_cuStreamAttachMemAsync);
-  call.handle(kKindStream, hStream);
-  call.device(dptr);
-  call.u64(word(length));
-  call.u64(word(flags));
-  return call.status();
-}
-
-UMSH_EXPORT int cuStreamBatchMemOp() { return refuse("cuStreamBatchMemOp", 801); }
-
-UMSH_EXPORT int cuStreamBatchMemOp_v2() { return refuse("cuStreamBatchMemOp_v2", 801); }
-
-UMSH_EXPORT int cuStreamBeginCapture(void* hStream) {
-  Call call(kOp_cuStreamBeginCapture);
-  call.handle(kKindStream, hStream);
-  return call.status();
-}
-
-UMSH_EXPORT int cuStreamBeginCaptureToGraph(void* hStream, void* hGraph, void* const* dependencies, const void* dependencyData, uint64_t numDependencies, int mode) {
-  if (dependencies && too_long(uint64_t(numDependencies), 8)) return 1;
-  if (dependencyData && too_long(uint64_t(numDependencies), 8)) return 1;
-  Call call(kOp_cuStreamBeginCaptureToGraph);
-  call.handle(kKindStream, hStream);
-  call.handle(kKindGraph, hGraph);
-  call.blob(dependencies, uint64_t(numDependencies) * 8);
-  call.blob(dependencyData, uint64_t(numDependencies) * 8);
-  call.u64(word(numDependencies));
-  call.u64(word(mode));
-  return call.status();
-}
-
-UMSH_EXPORT int cuStreamCopyAttributes(void* dst, void* src) {
-  Call call(kOp_cuStreamCopyAttributes);
-  call.handle(kKindStream, dst);
-  call.handle(kKindStream, src);
-  return call.status();
-}
-
-UMSH_EXPORT int cuStreamCreate(void** phStream, unsigned Flags) {
-  if (phStream == nullptr) return 1;
-  Call call(kOp_cuStreamCreate);
-  uint64_t phStream_id = call.make(kKindStream);
-  call.u64(word(Flags));
-  int status = call.status();
-  if (status == 0) *phStream = as_pointer(phStream_id);
-  return status;
-}
-
-UMSH_EXPORT int cuStreamCreateWithPriority(void** phStream, unsigned flags, int priority) {
-  if (phStream == nullptr) return 1;
-  Call call(kOp_cuStreamCreateWithPriority);
-  uint64_t phStream_id = call.make(kKindStream);
-  call.u64(word(flags));
-  call.u64(word(priority));
-  int status = call.status();
-  if (status == 0) *phStream = as_pointer(phStream_id);
-  return status;
-}
-
-UMSH_EXPORT int cuStreamDestroy(void* hStream) {
-  Call call(kOp_cuStreamDestroy);
-  call.handle(kKindStream, hStream);
-  return call.status();
-}
-
 UMSH_EXPORT int cuStreamDestroy_v2(void* hStream) {
   Call call(kOp_cuStreamDestroy_v2);
   call.handle(kKindStream, hStream);
   return call.status();
 }
 
-UMSH_EXPORT int cuStreamGetAttribute() { return refuse("cuStreamGetAttribute", 801); }
+UMSH_EXPORT int cuStreamGetAttribute(void* hStream, int attr, void* value_out) {
+  Call call(kOp_cuStreamGetAttribute);
+  call.handle(kKindStream, hStream);
+  call.u64(word(attr));
+  call.u64(value_out != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (value_out) reply.bytes(value_out, 64);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int cuStreamGetCaptureInfo(void* hStream, int* captureStatus_out, uint64_t* id_out) {
   Call call(kOp_cuStreamGetCaptureInfo);
@@ -127,10 +31,6 @@ UMSH_EXPORT int cuStreamGetCaptureInfo(void* hStream, int* captureStatus_out, ui
   if (id_out) reply.u64(id_out, 8);
   return reply.ok() ? reply.result : 999;
 }
-
-UMSH_EXPORT int cuStreamGetCaptureInfo_v2() { return refuse("cuStreamGetCaptureInfo_v2", 801); }
-
-UMSH_EXPORT int cuStreamGetCaptureInfo_v3() { return refuse("cuStreamGetCaptureInfo_v3", 801); }
 
 UMSH_EXPORT int cuStreamGetDevice(void* hStream, int* device) {
   Call call(kOp_cuStreamGetDevice);
@@ -182,7 +82,13 @@ UMSH_EXPORT int cuStreamGetPriority(void* hStream, int* priority) {
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int cuStreamSetAttribute() { return refuse("cuStreamSetAttribute", 801); }
+UMSH_EXPORT int cuStreamSetAttribute(void* hStream, int attr, const void* value) {
+  Call call(kOp_cuStreamSetAttribute);
+  call.handle(kKindStream, hStream);
+  call.u64(word(attr));
+  call.blob(value, 64);
+  return call.status();
+}
 
 UMSH_EXPORT int cuStreamUpdateCaptureDependencies(void* hStream, void** dependencies, uint64_t numDependencies, unsigned flags) {
   if (dependencies && too_long(uint64_t(numDependencies), 8)) return 1;
@@ -286,7 +192,15 @@ UMSH_EXPORT int cuStreamWriteValue64_v2(void* stream, uint64_t addr, uint64_t va
   return call.status();
 }
 
-UMSH_EXPORT int cuSurfObjectCreate() { return refuse("cuSurfObjectCreate", 801); }
+UMSH_EXPORT int cuSurfObjectCreate(uint64_t* pSurfObject, const void* pResDesc) {
+  Call call(kOp_cuSurfObjectCreate);
+  call.u64(pSurfObject != nullptr);
+  call.blob(pResDesc, 144);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (pSurfObject) reply.u64(pSurfObject, 8);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int cuSurfObjectDestroy(uint64_t surfObject) {
   Call call(kOp_cuSurfObjectDestroy);
@@ -294,7 +208,15 @@ UMSH_EXPORT int cuSurfObjectDestroy(uint64_t surfObject) {
   return call.status();
 }
 
-UMSH_EXPORT int cuSurfObjectGetResourceDesc() { return refuse("cuSurfObjectGetResourceDesc", 801); }
+UMSH_EXPORT int cuSurfObjectGetResourceDesc(void* pResDesc, uint64_t surfObject) {
+  Call call(kOp_cuSurfObjectGetResourceDesc);
+  call.u64(pResDesc != nullptr);
+  call.u64(word(surfObject));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (pResDesc) reply.bytes(pResDesc, 144);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int cuSurfRefGetArray(void** phArray, void* hSurfRef) {
   Call call(kOp_cuSurfRefGetArray);
@@ -314,15 +236,106 @@ UMSH_EXPORT int cuSurfRefSetArray(void* hSurfRef, void* hArray, unsigned Flags) 
   return call.status();
 }
 
-UMSH_EXPORT int cuTensorMapEncodeIm2col() { return refuse("cuTensorMapEncodeIm2col", 801); }
+UMSH_EXPORT int cuTensorMapEncodeIm2col(void* tensorMap, int tensorDataType, unsigned tensorRank, void* globalAddress, const uint64_t* globalDim, const uint64_t* globalStrides, const int* pixelBoxLowerCorner, const int* pixelBoxUpperCorner, unsigned channelsPerPixel, unsigned pixelsPerColumn, const unsigned* elementStrides, int interleave, int swizzle, int l2Promotion, int oobFill) {
+  if (globalDim && too_long(uint64_t(tensorRank), 8)) return 1;
+  if (globalStrides && too_long(uint64_t(tensorRank - 1), 8)) return 1;
+  if (pixelBoxLowerCorner && too_long(uint64_t(tensorRank - 2), 4)) return 1;
+  if (pixelBoxUpperCorner && too_long(uint64_t(tensorRank - 2), 4)) return 1;
+  if (elementStrides && too_long(uint64_t(tensorRank), 4)) return 1;
+  Call call(kOp_cuTensorMapEncodeIm2col);
+  call.u64(tensorMap != nullptr);
+  call.u64(word(tensorDataType));
+  call.u64(word(tensorRank));
+  call.device(reinterpret_cast<uint64_t>(globalAddress));
+  call.blob(globalDim, uint64_t(tensorRank) * 8);
+  call.blob(globalStrides, uint64_t(tensorRank - 1) * 8);
+  call.blob(pixelBoxLowerCorner, uint64_t(tensorRank - 2) * 4);
+  call.blob(pixelBoxUpperCorner, uint64_t(tensorRank - 2) * 4);
+  call.u64(word(channelsPerPixel));
+  call.u64(word(pixelsPerColumn));
+  call.blob(elementStrides, uint64_t(tensorRank) * 4);
+  call.u64(word(interleave));
+  call.u64(word(swizzle));
+  call.u64(word(l2Promotion));
+  call.u64(word(oobFill));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (tensorMap) reply.bytes(tensorMap, 128);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int cuTensorMapEncodeIm2colWide() { return refuse("cuTensorMapEncodeIm2colWide", 801); }
+UMSH_EXPORT int cuTensorMapEncodeIm2colWide(void* tensorMap, int tensorDataType, unsigned tensorRank, void* globalAddress, const uint64_t* globalDim, const uint64_t* globalStrides, int pixelBoxLowerCornerWidth, int pixelBoxUpperCornerWidth, unsigned channelsPerPixel, unsigned pixelsPerColumn, const unsigned* elementStrides, int interleave, int mode, int swizzle, int l2Promotion, int oobFill) {
+  if (globalDim && too_long(uint64_t(tensorRank), 8)) return 1;
+  if (globalStrides && too_long(uint64_t(tensorRank - 1), 8)) return 1;
+  if (elementStrides && too_long(uint64_t(tensorRank), 4)) return 1;
+  Call call(kOp_cuTensorMapEncodeIm2colWide);
+  call.u64(tensorMap != nullptr);
+  call.u64(word(tensorDataType));
+  call.u64(word(tensorRank));
+  call.device(reinterpret_cast<uint64_t>(globalAddress));
+  call.blob(globalDim, uint64_t(tensorRank) * 8);
+  call.blob(globalStrides, uint64_t(tensorRank - 1) * 8);
+  call.u64(word(pixelBoxLowerCornerWidth));
+  call.u64(word(pixelBoxUpperCornerWidth));
+  call.u64(word(channelsPerPixel));
+  call.u64(word(pixelsPerColumn));
+  call.blob(elementStrides, uint64_t(tensorRank) * 4);
+  call.u64(word(interleave));
+  call.u64(word(mode));
+  call.u64(word(swizzle));
+  call.u64(word(l2Promotion));
+  call.u64(word(oobFill));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (tensorMap) reply.bytes(tensorMap, 128);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int cuTensorMapEncodeTiled() { return refuse("cuTensorMapEncodeTiled", 801); }
+UMSH_EXPORT int cuTensorMapEncodeTiled(void* tensorMap, int tensorDataType, unsigned tensorRank, void* globalAddress, const uint64_t* globalDim, const uint64_t* globalStrides, const unsigned* boxDim, const unsigned* elementStrides, int interleave, int swizzle, int l2Promotion, int oobFill) {
+  if (globalDim && too_long(uint64_t(tensorRank), 8)) return 1;
+  if (globalStrides && too_long(uint64_t(tensorRank - 1), 8)) return 1;
+  if (boxDim && too_long(uint64_t(tensorRank), 4)) return 1;
+  if (elementStrides && too_long(uint64_t(tensorRank), 4)) return 1;
+  Call call(kOp_cuTensorMapEncodeTiled);
+  call.u64(tensorMap != nullptr);
+  call.u64(word(tensorDataType));
+  call.u64(word(tensorRank));
+  call.device(reinterpret_cast<uint64_t>(globalAddress));
+  call.blob(globalDim, uint64_t(tensorRank) * 8);
+  call.blob(globalStrides, uint64_t(tensorRank - 1) * 8);
+  call.blob(boxDim, uint64_t(tensorRank) * 4);
+  call.blob(elementStrides, uint64_t(tensorRank) * 4);
+  call.u64(word(interleave));
+  call.u64(word(swizzle));
+  call.u64(word(l2Promotion));
+  call.u64(word(oobFill));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (tensorMap) reply.bytes(tensorMap, 128);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int cuTensorMapReplaceAddress() { return refuse("cuTensorMapReplaceAddress", 801); }
+UMSH_EXPORT int cuTensorMapReplaceAddress(void* tensorMap, void* globalAddress) {
+  Call call(kOp_cuTensorMapReplaceAddress);
+  call.blob(tensorMap, 128);
+  call.device(reinterpret_cast<uint64_t>(globalAddress));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (tensorMap) reply.bytes(tensorMap, 128);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int cuTexObjectCreate() { return refuse("cuTexObjectCreate", 801); }
+UMSH_EXPORT int cuTexObjectCreate(uint64_t* pTexObject, const void* pResDesc, const void* pTexDesc, const void* pResViewDesc) {
+  Call call(kOp_cuTexObjectCreate);
+  call.u64(pTexObject != nullptr);
+  call.blob(pResDesc, 144);
+  call.blob(pTexDesc, 104);
+  call.blob(pResViewDesc, 112);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (pTexObject) reply.u64(pTexObject, 8);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int cuTexObjectDestroy(uint64_t texObject) {
   Call call(kOp_cuTexObjectDestroy);
@@ -330,7 +343,15 @@ UMSH_EXPORT int cuTexObjectDestroy(uint64_t texObject) {
   return call.status();
 }
 
-UMSH_EXPORT int cuTexObjectGetResourceDesc() { return refuse("cuTexObjectGetResourceDesc", 801); }
+UMSH_EXPORT int cuTexObjectGetResourceDesc(void* pResDesc, uint64_t texObject) {
+  Call call(kOp_cuTexObjectGetResourceDesc);
+  call.u64(pResDesc != nullptr);
+  call.u64(word(texObject));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (pResDesc) reply.bytes(pResDesc, 144);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int cuTexObjectGetResourceViewDesc(void* pResViewDesc, uint64_t texObject) {
   Call call(kOp_cuTexObjectGetResourceViewDesc);
@@ -615,19 +636,9 @@ UMSH_EXPORT int cuTexRefSetMipmappedArray(void* hTexRef, void* hMipmappedArray, 
 
 UMSH_EXPORT int cuUserObjectCreate() { return refuse("cuUserObjectCreate", 801); }
 
-UMSH_EXPORT int cuUserObjectRelease(void* object, unsigned count) {
-  Call call(kOp_cuUserObjectRelease);
-  call.handle(kKindUserObject, object);
-  call.u64(word(count));
-  return call.status();
-}
+UMSH_EXPORT int cuUserObjectRelease() { return refuse("cuUserObjectRelease", 801); }
 
-UMSH_EXPORT int cuUserObjectRetain(void* object, unsigned count) {
-  Call call(kOp_cuUserObjectRetain);
-  call.handle(kKindUserObject, object);
-  call.u64(word(count));
-  return call.status();
-}
+UMSH_EXPORT int cuUserObjectRetain() { return refuse("cuUserObjectRetain", 801); }
 
 UMSH_EXPORT int cuWaitExternalSemaphoresAsync() { return refuse("cuWaitExternalSemaphoresAsync", 801); }
 
@@ -649,9 +660,11 @@ UMSH_EXPORT int cuGraphicsUnmapResources_ptsz() { return refuse("cuGraphicsUnmap
 
 UMSH_EXPORT int cuMemBatchDecompressAsync_ptsz() { return refuse("cuMemBatchDecompressAsync_ptsz", 801); }
 
-UMSH_EXPORT int cuMemDiscardAndPrefetchBatchAsync_ptsz() { return refuse("cuMemDiscardAndPrefetchBatchAsync_ptsz", 801); }
+UMSH_EXPORT int cuMemDiscardAndPrefetchBatchAsync(uint64_t* dptrs, uint64_t* sizes, uint64_t count, void* prefetchLocs, uint64_t* prefetchLocIdxs, uint64_t numPrefetchLocs, uint64_t flags, void* hStream);
+UMSH_EXPORT int cuMemDiscardAndPrefetchBatchAsync_ptsz(uint64_t* dptrs, uint64_t* sizes, uint64_t count, void* prefetchLocs, uint64_t* prefetchLocIdxs, uint64_t numPrefetchLocs, uint64_t flags, void* hStream) { return cuMemDiscardAndPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, ptsz(hStream)); }
 
-UMSH_EXPORT int cuMemDiscardBatchAsync_ptsz() { return refuse("cuMemDiscardBatchAsync_ptsz", 801); }
+UMSH_EXPORT int cuMemDiscardBatchAsync(uint64_t* dptrs, uint64_t* sizes, uint64_t count, uint64_t flags, void* hStream);
+UMSH_EXPORT int cuMemDiscardBatchAsync_ptsz(uint64_t* dptrs, uint64_t* sizes, uint64_t count, uint64_t flags, void* hStream) { return cuMemDiscardBatchAsync(dptrs, sizes, count, flags, ptsz(hStream)); }
 
 UMSH_EXPORT int cuMemMapArrayAsync_ptsz() { return refuse("cuMemMapArrayAsync_ptsz", 801); }
 
@@ -661,7 +674,8 @@ UMSH_EXPORT int cuMemPrefetchAsync_ptsz(uint64_t devPtr, uint64_t count, int dst
 UMSH_EXPORT int cuMemPrefetchAsync_v2(uint64_t devPtr, uint64_t count, uint64_t location, unsigned flags, void* hStream);
 UMSH_EXPORT int cuMemPrefetchAsync_v2_ptsz(uint64_t devPtr, uint64_t count, uint64_t location, unsigned flags, void* hStream) { return cuMemPrefetchAsync_v2(devPtr, count, location, flags, ptsz(hStream)); }
 
-UMSH_EXPORT int cuMemPrefetchBatchAsync_ptsz() { return refuse("cuMemPrefetchBatchAsync_ptsz", 801); }
+UMSH_EXPORT int cuMemPrefetchBatchAsync(uint64_t* dptrs, uint64_t* sizes, uint64_t count, void* prefetchLocs, uint64_t* prefetchLocIdxs, uint64_t numPrefetchLocs, uint64_t flags, void* hStream);
+UMSH_EXPORT int cuMemPrefetchBatchAsync_ptsz(uint64_t* dptrs, uint64_t* sizes, uint64_t count, void* prefetchLocs, uint64_t* prefetchLocIdxs, uint64_t numPrefetchLocs, uint64_t flags, void* hStream) { return cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, ptsz(hStream)); }
 
 UMSH_EXPORT int cuMemcpy2DUnaligned_v2(const void* pCopy);
 UMSH_EXPORT int cuMemcpy2DUnaligned_v2_ptds(const void* pCopy) { return cuMemcpy2DUnaligned_v2(pCopy); }
@@ -687,3 +701,60 @@ UMSH_EXPORT int cuMemcpyAtoA_v2_ptds(void* dstArray, uint64_t dstOffset, void* s
 
 UMSH_EXPORT int cuMemcpyAtoD_v2(uint64_t dstDevice, void* srcArray, uint64_t srcOffset, uint64_t ByteCount);
 UMSH_EXPORT int cuMemcpyAtoD_v2_ptds(uint64_t dstDevice, void* srcArray, uint64_t srcOffset, uint64_t ByteCount) { return cuMemcpyAtoD_v2(dstDevice, srcArray, srcOffset, ByteCount); }
+
+UMSH_EXPORT int cuMemcpyAtoHAsync_v2(void* dstHost, void* srcArray, uint64_t srcOffset, uint64_t ByteCount, void* hStream);
+UMSH_EXPORT int cuMemcpyAtoHAsync_v2_ptsz(void* dstHost, void* srcArray, uint64_t srcOffset, uint64_t ByteCount, void* hStream) { return cuMemcpyAtoHAsync_v2(dstHost, srcArray, srcOffset, ByteCount, ptsz(hStream)); }
+
+UMSH_EXPORT int cuMemcpyAtoH_v2(void* dstHost, void* srcArray, uint64_t srcOffset, uint64_t ByteCount);
+UMSH_EXPORT int cuMemcpyAtoH_v2_ptds(void* dstHost, void* srcArray, uint64_t srcOffset, uint64_t ByteCount) { return cuMemcpyAtoH_v2(dstHost, srcArray, srcOffset, ByteCount); }
+
+UMSH_EXPORT int cuMemcpyDtoA_v2(void* dstArray, uint64_t dstOffset, uint64_t srcDevice, uint64_t ByteCount);
+UMSH_EXPORT int cuMemcpyDtoA_v2_ptds(void* dstArray, uint64_t dstOffset, uint64_t srcDevice, uint64_t ByteCount) { return cuMemcpyDtoA_v2(dstArray, dstOffset, srcDevice, ByteCount); }
+
+UMSH_EXPORT int cuMemcpyDtoDAsync_v2(uint64_t dstDevice, uint64_t srcDevice, uint64_t ByteCount, void* hStream);
+UMSH_EXPORT int cuMemcpyDtoDAsync_v2_ptsz(uint64_t dstDevice, uint64_t srcDevice, uint64_t ByteCount, void* hStream) { return cuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, ptsz(hStream)); }
+
+UMSH_EXPORT int cuMemcpyDtoD_v2(uint64_t dstDevice, uint64_t srcDevice, uint64_t ByteCount);
+UMSH_EXPORT int cuMemcpyDtoD_v2_ptds(uint64_t dstDevice, uint64_t srcDevice, uint64_t ByteCount) { return cuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount); }
+
+UMSH_EXPORT int cuMemcpyHtoAAsync_v2(void* dstArray, uint64_t dstOffset, const void* srcHost, uint64_t ByteCount, void* hStream);
+UMSH_EXPORT int cuMemcpyHtoAAsync_v2_ptsz(void* dstArray, uint64_t dstOffset, const void* srcHost, uint64_t ByteCount, void* hStream) { return cuMemcpyHtoAAsync_v2(dstArray, dstOffset, srcHost, ByteCount, ptsz(hStream)); }
+
+UMSH_EXPORT int cuMemcpyHtoA_v2(void* dstArray, uint64_t dstOffset, const void* srcHost, uint64_t ByteCount);
+UMSH_EXPORT int cuMemcpyHtoA_v2_ptds(void* dstArray, uint64_t dstOffset, const void* srcHost, uint64_t ByteCount) { return cuMemcpyHtoA_v2(dstArray, dstOffset, srcHost, ByteCount); }
+
+UMSH_EXPORT int cuMemcpyPeerAsync(uint64_t dstDevice, void* dstContext, uint64_t srcDevice, void* srcContext, uint64_t ByteCount, void* hStream);
+UMSH_EXPORT int cuMemcpyPeerAsync_ptsz(uint64_t dstDevice, void* dstContext, uint64_t srcDevice, void* srcContext, uint64_t ByteCount, void* hStream) { return cuMemcpyPeerAsync(dstDevice, dstContext, srcDevice, srcContext, ByteCount, ptsz(hStream)); }
+
+UMSH_EXPORT int cuMemcpyPeer(uint64_t dstDevice, void* dstContext, uint64_t srcDevice, void* srcContext, uint64_t ByteCount);
+UMSH_EXPORT int cuMemcpyPeer_ptds(uint64_t dstDevice, void* dstContext, uint64_t srcDevice, void* srcContext, uint64_t ByteCount) { return cuMemcpyPeer(dstDevice, dstContext, srcDevice, srcContext, ByteCount); }
+
+UMSH_EXPORT int cuMemsetD16Async(uint64_t dstDevice, unsigned short us, uint64_t N, void* hStream);
+UMSH_EXPORT int cuMemsetD16Async_ptsz(uint64_t dstDevice, unsigned short us, uint64_t N, void* hStream) { return cuMemsetD16Async(dstDevice, us, N, ptsz(hStream)); }
+
+UMSH_EXPORT int cuMemsetD16_v2(uint64_t dstDevice, unsigned short us, uint64_t N);
+UMSH_EXPORT int cuMemsetD16_v2_ptds(uint64_t dstDevice, unsigned short us, uint64_t N) { return cuMemsetD16_v2(dstDevice, us, N); }
+
+UMSH_EXPORT int cuMemsetD2D16Async(uint64_t dstDevice, uint64_t dstPitch, unsigned short us, uint64_t Width, uint64_t Height, void* hStream);
+UMSH_EXPORT int cuMemsetD2D16Async_ptsz(uint64_t dstDevice, uint64_t dstPitch, unsigned short us, uint64_t Width, uint64_t Height, void* hStream) { return cuMemsetD2D16Async(dstDevice, dstPitch, us, Width, Height, ptsz(hStream)); }
+
+UMSH_EXPORT int cuMemsetD2D16_v2(uint64_t dstDevice, uint64_t dstPitch, unsigned short us, uint64_t Width, uint64_t Height);
+UMSH_EXPORT int cuMemsetD2D16_v2_ptds(uint64_t dstDevice, uint64_t dstPitch, unsigned short us, uint64_t Width, uint64_t Height) { return cuMemsetD2D16_v2(dstDevice, dstPitch, us, Width, Height); }
+
+UMSH_EXPORT int cuMemsetD2D32Async(uint64_t dstDevice, uint64_t dstPitch, unsigned ui, uint64_t Width, uint64_t Height, void* hStream);
+UMSH_EXPORT int cuMemsetD2D32Async_ptsz(uint64_t dstDevice, uint64_t dstPitch, unsigned ui, uint64_t Width, uint64_t Height, void* hStream) { return cuMemsetD2D32Async(dstDevice, dstPitch, ui, Width, Height, ptsz(hStream)); }
+
+UMSH_EXPORT int cuMemsetD2D32_v2(uint64_t dstDevice, uint64_t dstPitch, unsigned ui, uint64_t Width, uint64_t Height);
+UMSH_EXPORT int cuMemsetD2D32_v2_ptds(uint64_t dstDevice, uint64_t dstPitch, unsigned ui, uint64_t Width, uint64_t Height) { return cuMemsetD2D32_v2(dstDevice, dstPitch, ui, Width, Height); }
+
+UMSH_EXPORT int cuMemsetD2D8Async(uint64_t dstDevice, uint64_t dstPitch, unsigned char uc, uint64_t Width, uint64_t Height, void* hStream);
+UMSH_EXPORT int cuMemsetD2D8Async_ptsz(uint64_t dstDevice, uint64_t dstPitch, unsigned char uc, uint64_t Width, uint64_t Height, void* hStream) { return cuMemsetD2D8Async(dstDevice, dstPitch, uc, Width, Height, ptsz(hStream)); }
+
+UMSH_EXPORT int cuMemsetD2D8_v2(uint64_t dstDevice, uint64_t dstPitch, unsigned char uc, uint64_t Width, uint64_t Height);
+UMSH_EXPORT int cuMemsetD2D8_v2_ptds(uint64_t dstDevice, uint64_t dstPitch, unsigned char uc, uint64_t Width, uint64_t Height) { return cuMemsetD2D8_v2(dstDevice, dstPitch, uc, Width, Height); }
+
+UMSH_EXPORT int cuMemsetD32Async(uint64_t dstDevice, unsigned ui, uint64_t N, void* hStream);
+UMSH_EXPORT int cuMemsetD32Async_ptsz(uint64_t dstDevice, unsigned ui, uint64_t N, void* hStream) { return cuMemsetD32Async(dstDevice, ui, N, ptsz(hStream)); }
+
+UMSH_EXPORT int cuMemsetD32_v2(uint64_t dstDevice, unsigned ui, uint64_t N);
+UMSH_EXPORT int cuMemsetD32_v2_ptds(uint64_t dstDevice, unsigned ui, uint64_t N) { return cuMemsetD32_v2(dstDevice, ui, N); }

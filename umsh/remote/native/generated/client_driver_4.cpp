@@ -3,67 +3,6 @@
 
 using namespace umsh;
 
-UMSH_EXPORT int cuMemcpyAtoHAsync_v2(void* dstHost, void* srcArray, uint64_t srcOffset, uint64_t ByteCount, void* hStream);
-UMSH_EXPORT int cuMemcpyAtoHAsync_v2_ptsz(void* dstHost, void* srcArray, uint64_t srcOffset, uint64_t ByteCount, void* hStream) { return cuMemcpyAtoHAsync_v2(dstHost, srcArray, srcOffset, ByteCount, ptsz(hStream)); }
-
-UMSH_EXPORT int cuMemcpyAtoH_v2(void* dstHost, void* srcArray, uint64_t srcOffset, uint64_t ByteCount);
-UMSH_EXPORT int cuMemcpyAtoH_v2_ptds(void* dstHost, void* srcArray, uint64_t srcOffset, uint64_t ByteCount) { return cuMemcpyAtoH_v2(dstHost, srcArray, srcOffset, ByteCount); }
-
-UMSH_EXPORT int cuMemcpyBatchAsync_ptsz() { return refuse("cuMemcpyBatchAsync_ptsz", 801); }
-
-UMSH_EXPORT int cuMemcpyBatchAsync_v2_ptsz() { return refuse("cuMemcpyBatchAsync_v2_ptsz", 801); }
-
-UMSH_EXPORT int cuMemcpyDtoA_v2(void* dstArray, uint64_t dstOffset, uint64_t srcDevice, uint64_t ByteCount);
-UMSH_EXPORT int cuMemcpyDtoA_v2_ptds(void* dstArray, uint64_t dstOffset, uint64_t srcDevice, uint64_t ByteCount) { return cuMemcpyDtoA_v2(dstArray, dstOffset, srcDevice, ByteCount); }
-
-UMSH_EXPORT int cuMemcpyDtoDAsync_v2(uint64_t dstDevice, uint64_t srcDevice, uint64_t ByteCount, void* hStream);
-UMSH_EXPORT int cuMemcpyDtoDAsync_v2_ptsz(uint64_t dstDevice, uint64_t srcDevice, uint64_t ByteCount, void* hStream) { return cuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, ptsz(hStream)); }
-
-UMSH_EXPORT int cuMemcpyDtoD_v2(uint64_t dstDevice, uint64_t srcDevice, uint64_t ByteCount);
-UMSH_EXPORT int cuMemcpyDtoD_v2_ptds(uint64_t dstDevice, uint64_t srcDevice, uint64_t ByteCount) { return cuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount); }
-
-UMSH_EXPORT int cuMemcpyHtoAAsync_v2(void* dstArray, uint64_t dstOffset, const void* srcHost, uint64_t ByteCount, void* hStream);
-UMSH_EXPORT int cuMemcpyHtoAAsync_v2_ptsz(void* dstArray, uint64_t dstOffset, const void* srcHost, uint64_t ByteCount, void* hStream) { return cuMemcpyHtoAAsync_v2(dstArray, dstOffset, srcHost, ByteCount, ptsz(hStream)); }
-
-UMSH_EXPORT int cuMemcpyHtoA_v2(void* dstArray, uint64_t dstOffset, const void* srcHost, uint64_t ByteCount);
-UMSH_EXPORT int cuMemcpyHtoA_v2_ptds(void* dstArray, uint64_t dstOffset, const void* srcHost, uint64_t ByteCount) { return cuMemcpyHtoA_v2(dstArray, dstOffset, srcHost, ByteCount); }
-
-UMSH_EXPORT int cuMemcpyPeerAsync(uint64_t dstDevice, void* dstContext, uint64_t srcDevice, void* srcContext, uint64_t ByteCount, void* hStream);
-UMSH_EXPORT int cuMemcpyPeerAsync_ptsz(uint64_t dstDevice, void* dstContext, uint64_t srcDevice, void* srcContext, uint64_t ByteCount, void* hStream) { return cuMemcpyPeerAsync(dstDevice, dstContext, srcDevice, srcContext, ByteCount, ptsz(hStream)); }
-
-UMSH_EXPORT int cuMemcpyPeer(uint64_t dstDevice, void* dstContext, uint64_t srcDevice, void* srcContext, uint64_t ByteCount);
-UMSH_EXPORT int cuMemcpyPeer_ptds(uint64_t dstDevice, void* dstContext, uint64_t srcDevice, void* srcContext, uint64_t ByteCount) { return cuMemcpyPeer(dstDevice, dstContext, srcDevice, srcContext, ByteCount); }
-
-UMSH_EXPORT int cuMemsetD16Async(uint64_t dstDevice, unsigned short us, uint64_t N, void* hStream);
-UMSH_EXPORT int cuMemsetD16Async_ptsz(uint64_t dstDevice, unsigned short us, uint64_t N, void* hStream) { return cuMemsetD16Async(dstDevice, us, N, ptsz(hStream)); }
-
-UMSH_EXPORT int cuMemsetD16_v2(uint64_t dstDevice, unsigned short us, uint64_t N);
-UMSH_EXPORT int cuMemsetD16_v2_ptds(uint64_t dstDevice, unsigned short us, uint64_t N) { return cuMemsetD16_v2(dstDevice, us, N); }
-
-UMSH_EXPORT int cuMemsetD2D16Async(uint64_t dstDevice, uint64_t dstPitch, unsigned short us, uint64_t Width, uint64_t Height, void* hStream);
-UMSH_EXPORT int cuMemsetD2D16Async_ptsz(uint64_t dstDevice, uint64_t dstPitch, unsigned short us, uint64_t Width, uint64_t Height, void* hStream) { return cuMemsetD2D16Async(dstDevice, dstPitch, us, Width, Height, ptsz(hStream)); }
-
-UMSH_EXPORT int cuMemsetD2D16_v2(uint64_t dstDevice, uint64_t dstPitch, unsigned short us, uint64_t Width, uint64_t Height);
-UMSH_EXPORT int cuMemsetD2D16_v2_ptds(uint64_t dstDevice, uint64_t dstPitch, unsigned short us, uint64_t Width, uint64_t Height) { return cuMemsetD2D16_v2(dstDevice, dstPitch, us, Width, Height); }
-
-UMSH_EXPORT int cuMemsetD2D32Async(uint64_t dstDevice, uint64_t dstPitch, unsigned ui, uint64_t Width, uint64_t Height, void* hStream);
-UMSH_EXPORT int cuMemsetD2D32Async_ptsz(uint64_t dstDevice, uint64_t dstPitch, unsigned ui, uint64_t Width, uint64_t Height, void* hStream) { return cuMemsetD2D32Async(dstDevice, dstPitch, ui, Width, Height, ptsz(hStream)); }
-
-UMSH_EXPORT int cuMemsetD2D32_v2(uint64_t dstDevice, uint64_t dstPitch, unsigned ui, uint64_t Width, uint64_t Height);
-UMSH_EXPORT int cuMemsetD2D32_v2_ptds(uint64_t dstDevice, uint64_t dstPitch, unsigned ui, uint64_t Width, uint64_t Height) { return cuMemsetD2D32_v2(dstDevice, dstPitch, ui, Width, Height); }
-
-UMSH_EXPORT int cuMemsetD2D8Async(uint64_t dstDevice, uint64_t dstPitch, unsigned char uc, uint64_t Width, uint64_t Height, void* hStream);
-UMSH_EXPORT int cuMemsetD2D8Async_ptsz(uint64_t dstDevice, uint64_t dstPitch, unsigned char uc, uint64_t Width, uint64_t Height, void* hStream) { return cuMemsetD2D8Async(dstDevice, dstPitch, uc, Width, Height, ptsz(hStream)); }
-
-UMSH_EXPORT int cuMemsetD2D8_v2(uint64_t dstDevice, uint64_t dstPitch, unsigned char uc, uint64_t Width, uint64_t Height);
-UMSH_EXPORT int cuMemsetD2D8_v2_ptds(uint64_t dstDevice, uint64_t dstPitch, unsigned char uc, uint64_t Width, uint64_t Height) { return cuMemsetD2D8_v2(dstDevice, dstPitch, uc, Width, Height); }
-
-UMSH_EXPORT int cuMemsetD32Async(uint64_t dstDevice, unsigned ui, uint64_t N, void* hStream);
-UMSH_EXPORT int cuMemsetD32Async_ptsz(uint64_t dstDevice, unsigned ui, uint64_t N, void* hStream) { return cuMemsetD32Async(dstDevice, ui, N, ptsz(hStream)); }
-
-UMSH_EXPORT int cuMemsetD32_v2(uint64_t dstDevice, unsigned ui, uint64_t N);
-UMSH_EXPORT int cuMemsetD32_v2_ptds(uint64_t dstDevice, unsigned ui, uint64_t N) { return cuMemsetD32_v2(dstDevice, ui, N); }
-
 UMSH_EXPORT int cuMemsetD8Async(uint64_t dstDevice, unsigned char uc, uint64_t N, void* hStream);
 UMSH_EXPORT int cuMemsetD8Async_ptsz(uint64_t dstDevice, unsigned char uc, uint64_t N, void* hStream) { return cuMemsetD8Async(dstDevice, uc, N, ptsz(hStream)); }
 
@@ -75,27 +14,25 @@ UMSH_EXPORT int cuSignalExternalSemaphoresAsync_ptsz() { return refuse("cuSignal
 UMSH_EXPORT int cuStreamAttachMemAsync(void* hStream, uint64_t dptr, uint64_t length, unsigned flags);
 UMSH_EXPORT int cuStreamAttachMemAsync_ptsz(void* hStream, uint64_t dptr, uint64_t length, unsigned flags) { return cuStreamAttachMemAsync(ptsz(hStream), dptr, length, flags); }
 
-UMSH_EXPORT int cuStreamBatchMemOp_ptsz() { return refuse("cuStreamBatchMemOp_ptsz", 801); }
+UMSH_EXPORT int cuStreamBatchMemOp(void* stream, unsigned count, void* paramArray, unsigned flags);
+UMSH_EXPORT int cuStreamBatchMemOp_ptsz(void* stream, unsigned count, void* paramArray, unsigned flags) { return cuStreamBatchMemOp(ptsz(stream), count, paramArray, flags); }
 
-UMSH_EXPORT int cuStreamBatchMemOp_v2_ptsz() { return refuse("cuStreamBatchMemOp_v2_ptsz", 801); }
+UMSH_EXPORT int cuStreamBatchMemOp_v2(void* stream, unsigned count, void* paramArray, unsigned flags);
+UMSH_EXPORT int cuStreamBatchMemOp_v2_ptsz(void* stream, unsigned count, void* paramArray, unsigned flags) { return cuStreamBatchMemOp_v2(ptsz(stream), count, paramArray, flags); }
 
 UMSH_EXPORT int cuStreamBeginCaptureToGraph(void* hStream, void* hGraph, void* const* dependencies, const void* dependencyData, uint64_t numDependencies, int mode);
 UMSH_EXPORT int cuStreamBeginCaptureToGraph_ptsz(void* hStream, void* hGraph, void* const* dependencies, const void* dependencyData, uint64_t numDependencies, int mode) { return cuStreamBeginCaptureToGraph(ptsz(hStream), hGraph, dependencies, dependencyData, numDependencies, mode); }
 
-UMSH_EXPORT int cuStreamBeginCapture(void* hStream);
-UMSH_EXPORT int cuStreamBeginCapture_ptsz(void* hStream) { return cuStreamBeginCapture(ptsz(hStream)); }
+UMSH_EXPORT int cuStreamBeginCapture_ptsz() { return refuse("cuStreamBeginCapture_ptsz", 801); }
 
 UMSH_EXPORT int cuStreamCopyAttributes(void* dst, void* src);
 UMSH_EXPORT int cuStreamCopyAttributes_ptsz(void* dst, void* src) { return cuStreamCopyAttributes(ptsz(dst), ptsz(src)); }
 
-UMSH_EXPORT int cuStreamGetAttribute_ptsz() { return refuse("cuStreamGetAttribute_ptsz", 801); }
+UMSH_EXPORT int cuStreamGetAttribute(void* hStream, int attr, void* value_out);
+UMSH_EXPORT int cuStreamGetAttribute_ptsz(void* hStream, int attr, void* value_out) { return cuStreamGetAttribute(ptsz(hStream), attr, value_out); }
 
 UMSH_EXPORT int cuStreamGetCaptureInfo(void* hStream, int* captureStatus_out, uint64_t* id_out);
 UMSH_EXPORT int cuStreamGetCaptureInfo_ptsz(void* hStream, int* captureStatus_out, uint64_t* id_out) { return cuStreamGetCaptureInfo(ptsz(hStream), captureStatus_out, id_out); }
-
-UMSH_EXPORT int cuStreamGetCaptureInfo_v2_ptsz() { return refuse("cuStreamGetCaptureInfo_v2_ptsz", 801); }
-
-UMSH_EXPORT int cuStreamGetCaptureInfo_v3_ptsz() { return refuse("cuStreamGetCaptureInfo_v3_ptsz", 801); }
 
 UMSH_EXPORT int cuStreamGetDevice(void* hStream, int* device);
 UMSH_EXPORT int cuStreamGetDevice_ptsz(void* hStream, int* device) { return cuStreamGetDevice(ptsz(hStream), device); }
@@ -109,7 +46,8 @@ UMSH_EXPORT int cuStreamGetId_ptsz(void* hStream, uint64_t* streamId) { return c
 UMSH_EXPORT int cuStreamGetPriority(void* hStream, int* priority);
 UMSH_EXPORT int cuStreamGetPriority_ptsz(void* hStream, int* priority) { return cuStreamGetPriority(ptsz(hStream), priority); }
 
-UMSH_EXPORT int cuStreamSetAttribute_ptsz() { return refuse("cuStreamSetAttribute_ptsz", 801); }
+UMSH_EXPORT int cuStreamSetAttribute(void* hStream, int attr, const void* value);
+UMSH_EXPORT int cuStreamSetAttribute_ptsz(void* hStream, int attr, const void* value) { return cuStreamSetAttribute(ptsz(hStream), attr, value); }
 
 UMSH_EXPORT int cuStreamUpdateCaptureDependencies(void* hStream, void** dependencies, uint64_t numDependencies, unsigned flags);
 UMSH_EXPORT int cuStreamUpdateCaptureDependencies_ptsz(void* hStream, void** dependencies, uint64_t numDependencies, unsigned flags) { return cuStreamUpdateCaptureDependencies(ptsz(hStream), dependencies, numDependencies, flags); }

@@ -9,9 +9,25 @@ UMSH_EXPORT int nvmlComputeInstanceDestroy(void* computeInstance) {
   return call.status();
 }
 
-UMSH_EXPORT int nvmlComputeInstanceGetInfo() { return refuse("nvmlComputeInstanceGetInfo", 3); }
+UMSH_EXPORT int nvmlComputeInstanceGetInfo(void* computeInstance, void* info) {
+  Call call(kOp_nvmlComputeInstanceGetInfo);
+  call.handle(kKindNvmlComputeInstance, computeInstance);
+  call.u64(info != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (info) reply.bytes(info, 32);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlComputeInstanceGetInfo_v2() { return refuse("nvmlComputeInstanceGetInfo_v2", 3); }
+UMSH_EXPORT int nvmlComputeInstanceGetInfo_v2(void* computeInstance, void* info) {
+  Call call(kOp_nvmlComputeInstanceGetInfo_v2);
+  call.handle(kKindNvmlComputeInstance, computeInstance);
+  call.u64(info != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (info) reply.bytes(info, 32);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceClearAccountingPids(void* device) {
   Call call(kOp_nvmlDeviceClearAccountingPids);
@@ -32,7 +48,18 @@ UMSH_EXPORT int nvmlDeviceClearEccErrorCounts(void* device, int counterType) {
   return call.status();
 }
 
-UMSH_EXPORT int nvmlDeviceClearFieldValues() { return refuse("nvmlDeviceClearFieldValues", 3); }
+UMSH_EXPORT int nvmlDeviceClearFieldValues(void* device, int valuesCount, void* values) {
+  if (values && too_long(uint64_t(valuesCount), 40)) return 2;
+  const uint64_t values_nbytes = uint64_t(valuesCount) * 40;
+  Call call(kOp_nvmlDeviceClearFieldValues);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(word(valuesCount));
+  call.blob(values, uint64_t(valuesCount) * 40);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (values) reply.blob(values, values_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceCreateGpuInstance(void* device, unsigned profileId, void** gpuInstance) {
   Call call(kOp_nvmlDeviceCreateGpuInstance);
@@ -86,7 +113,16 @@ UMSH_EXPORT int nvmlDeviceGetAPIRestriction(void* device, int apiType, int* isRe
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetAccountingBufferSize() { return refuse("nvmlDeviceGetAccountingBufferSize", 3); }
+UMSH_EXPORT int nvmlDeviceGetAccountingBufferSize(void* device, unsigned* bufferSize) {
+  Call call(kOp_nvmlDeviceGetAccountingBufferSize);
+  call.u64(device != nullptr);
+  call.u64(bufferSize != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (device) reply.bytes(device, 8);
+  if (bufferSize) reply.u64(bufferSize, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetAccountingMode(void* device, int* mode) {
   Call call(kOp_nvmlDeviceGetAccountingMode);
@@ -98,7 +134,20 @@ UMSH_EXPORT int nvmlDeviceGetAccountingMode(void* device, int* mode) {
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetAccountingPids() { return refuse("nvmlDeviceGetAccountingPids", 3); }
+UMSH_EXPORT int nvmlDeviceGetAccountingPids(void* device, unsigned* count, unsigned* pids) {
+  if (pids && too_long(room(count), 4)) return 2;
+  const uint64_t pids_nbytes = room(count) * 4;
+  Call call(kOp_nvmlDeviceGetAccountingPids);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(count != nullptr);
+  call.u64(room(count));
+  call.u64(pids != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (count) reply.u64(count, 4);
+  if (pids) reply.blob(pids, pids_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetAccountingStats(void* device, unsigned pid, void* stats) {
   Call call(kOp_nvmlDeviceGetAccountingStats);
@@ -111,7 +160,20 @@ UMSH_EXPORT int nvmlDeviceGetAccountingStats(void* device, unsigned pid, void* s
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetActiveVgpus() { return refuse("nvmlDeviceGetActiveVgpus", 3); }
+UMSH_EXPORT int nvmlDeviceGetActiveVgpus(void* device, unsigned* vgpuCount, unsigned* vgpuInstances) {
+  if (vgpuInstances && too_long(room(vgpuCount), 4)) return 2;
+  const uint64_t vgpuInstances_nbytes = room(vgpuCount) * 4;
+  Call call(kOp_nvmlDeviceGetActiveVgpus);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(vgpuCount != nullptr);
+  call.u64(room(vgpuCount));
+  call.u64(vgpuInstances != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (vgpuCount) reply.u64(vgpuCount, 4);
+  if (vgpuInstances) reply.blob(vgpuInstances, vgpuInstances_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetAdaptiveClockInfoStatus(void* device, unsigned* adaptiveClockStatus) {
   Call call(kOp_nvmlDeviceGetAdaptiveClockInfoStatus);
@@ -126,10 +188,10 @@ UMSH_EXPORT int nvmlDeviceGetAdaptiveClockInfoStatus(void* device, unsigned* ada
 UMSH_EXPORT int nvmlDeviceGetAddressingMode(void* device, void* mode) {
   Call call(kOp_nvmlDeviceGetAddressingMode);
   call.handle(kKindNvmlDevice, device);
-  call.blob(mode, 8);
+  call.blob(mode, versioned_nbytes(mode, 8));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (mode) reply.bytes(mode, 8);
+  if (mode) reply.blob(mode, versioned_nbytes(mode, 8));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -206,7 +268,18 @@ UMSH_EXPORT int nvmlDeviceGetBoardId(void* device, unsigned* boardId) {
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetBoardPartNumber() { return refuse("nvmlDeviceGetBoardPartNumber", 3); }
+UMSH_EXPORT int nvmlDeviceGetBoardPartNumber(void* device, char* partNumber, unsigned length) {
+  if (partNumber && too_long(uint64_t(length), 1)) return 2;
+  const uint64_t partNumber_nbytes = uint64_t(length) * 1;
+  Call call(kOp_nvmlDeviceGetBoardPartNumber);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(partNumber != nullptr);
+  call.u64(word(length));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (partNumber) reply.blob(partNumber, partNumber_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetBrand(void* device, int* type) {
   Call call(kOp_nvmlDeviceGetBrand);
@@ -251,10 +324,10 @@ UMSH_EXPORT int nvmlDeviceGetC2cModeInfoV(void* device, void* c2cModeInfo) {
 UMSH_EXPORT int nvmlDeviceGetCapabilities(void* device, void* caps) {
   Call call(kOp_nvmlDeviceGetCapabilities);
   call.handle(kKindNvmlDevice, device);
-  call.blob(caps, 8);
+  call.blob(caps, versioned_nbytes(caps, 8));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (caps) reply.bytes(caps, 8);
+  if (caps) reply.blob(caps, versioned_nbytes(caps, 8));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -294,10 +367,10 @@ UMSH_EXPORT int nvmlDeviceGetClockInfo(void* device, int type, unsigned* clock) 
 UMSH_EXPORT int nvmlDeviceGetClockOffsets(void* device, void* info) {
   Call call(kOp_nvmlDeviceGetClockOffsets);
   call.handle(kKindNvmlDevice, device);
-  call.blob(info, 24);
+  call.blob(info, versioned_nbytes(info, 24));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (info) reply.bytes(info, 24);
+  if (info) reply.blob(info, versioned_nbytes(info, 24));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -321,11 +394,50 @@ UMSH_EXPORT int nvmlDeviceGetComputeMode(void* device, int* mode) {
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetComputeRunningProcesses() { return refuse("nvmlDeviceGetComputeRunningProcesses", 3); }
+UMSH_EXPORT int nvmlDeviceGetComputeRunningProcesses(void* device, unsigned* infoCount, void* infos) {
+  if (infos && too_long(room(infoCount), 16)) return 2;
+  const uint64_t infos_nbytes = room(infoCount) * 16;
+  Call call(kOp_nvmlDeviceGetComputeRunningProcesses);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(infoCount != nullptr);
+  call.u64(room(infoCount));
+  call.u64(infos != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (infoCount) reply.u64(infoCount, 4);
+  if (infos) reply.blob(infos, infos_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlDeviceGetComputeRunningProcesses_v2() { return refuse("nvmlDeviceGetComputeRunningProcesses_v2", 3); }
+UMSH_EXPORT int nvmlDeviceGetComputeRunningProcesses_v2(void* device, unsigned* infoCount, void* infos) {
+  if (infos && too_long(room(infoCount), 24)) return 2;
+  const uint64_t infos_nbytes = room(infoCount) * 24;
+  Call call(kOp_nvmlDeviceGetComputeRunningProcesses_v2);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(infoCount != nullptr);
+  call.u64(room(infoCount));
+  call.u64(infos != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (infoCount) reply.u64(infoCount, 4);
+  if (infos) reply.blob(infos, infos_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlDeviceGetComputeRunningProcesses_v3() { return refuse("nvmlDeviceGetComputeRunningProcesses_v3", 3); }
+UMSH_EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* infoCount, void* infos) {
+  if (infos && too_long(room(infoCount), 24)) return 2;
+  const uint64_t infos_nbytes = room(infoCount) * 24;
+  Call call(kOp_nvmlDeviceGetComputeRunningProcesses_v3);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(infoCount != nullptr);
+  call.u64(room(infoCount));
+  call.u64(infos != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (infoCount) reply.u64(infoCount, 4);
+  if (infos) reply.blob(infos, infos_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetConfComputeGpuAttestationReport(void* device, void* gpuAtstReport) {
   Call call(kOp_nvmlDeviceGetConfComputeGpuAttestationReport);
@@ -370,22 +482,72 @@ UMSH_EXPORT int nvmlDeviceGetConfComputeProtectedMemoryUsage(void* device, void*
 UMSH_EXPORT int nvmlDeviceGetCoolerInfo(void* device, void* coolerInfo) {
   Call call(kOp_nvmlDeviceGetCoolerInfo);
   call.handle(kKindNvmlDevice, device);
-  call.blob(coolerInfo, 16);
+  call.blob(coolerInfo, versioned_nbytes(coolerInfo, 16));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (coolerInfo) reply.bytes(coolerInfo, 16);
+  if (coolerInfo) reply.blob(coolerInfo, versioned_nbytes(coolerInfo, 16));
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetCount() { return refuse("nvmlDeviceGetCount", 3); }
+UMSH_EXPORT int nvmlDeviceGetCount(unsigned* deviceCount) {
+  Call call(kOp_nvmlDeviceGetCount);
+  call.u64(deviceCount != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (deviceCount) reply.u64(deviceCount, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlDeviceGetCount_v2() { return refuse("nvmlDeviceGetCount_v2", 3); }
+UMSH_EXPORT int nvmlDeviceGetCount_v2(unsigned* deviceCount) {
+  Call call(kOp_nvmlDeviceGetCount_v2);
+  call.u64(deviceCount != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (deviceCount) reply.u64(deviceCount, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlDeviceGetCpuAffinity() { return refuse("nvmlDeviceGetCpuAffinity", 3); }
+UMSH_EXPORT int nvmlDeviceGetCpuAffinity(void* device, unsigned cpuSetSize, uint64_t* cpuSet) {
+  if (cpuSet && too_long(uint64_t(cpuSetSize), 8)) return 2;
+  const uint64_t cpuSet_nbytes = uint64_t(cpuSetSize) * 8;
+  Call call(kOp_nvmlDeviceGetCpuAffinity);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(word(cpuSetSize));
+  call.u64(cpuSet != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (cpuSet) reply.blob(cpuSet, cpuSet_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlDeviceGetCpuAffinityWithinScope() { return refuse("nvmlDeviceGetCpuAffinityWithinScope", 3); }
+UMSH_EXPORT int nvmlDeviceGetCpuAffinityWithinScope(void* device, unsigned cpuSetSize, uint64_t* cpuSet, unsigned scope) {
+  if (cpuSet && too_long(uint64_t(cpuSetSize), 8)) return 2;
+  const uint64_t cpuSet_nbytes = uint64_t(cpuSetSize) * 8;
+  Call call(kOp_nvmlDeviceGetCpuAffinityWithinScope);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(word(cpuSetSize));
+  call.u64(cpuSet != nullptr);
+  call.u64(word(scope));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (cpuSet) reply.blob(cpuSet, cpuSet_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlDeviceGetCreatableVgpus() { return refuse("nvmlDeviceGetCreatableVgpus", 3); }
+UMSH_EXPORT int nvmlDeviceGetCreatableVgpus(void* device, unsigned* vgpuCount, unsigned* vgpuTypeIds) {
+  if (vgpuTypeIds && too_long(room(vgpuCount), 4)) return 2;
+  const uint64_t vgpuTypeIds_nbytes = room(vgpuCount) * 4;
+  Call call(kOp_nvmlDeviceGetCreatableVgpus);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(vgpuCount != nullptr);
+  call.u64(room(vgpuCount));
+  call.u64(vgpuTypeIds != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (vgpuCount) reply.u64(vgpuCount, 4);
+  if (vgpuTypeIds) reply.blob(vgpuTypeIds, vgpuTypeIds_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetCudaComputeCapability(void* device, int* major, int* minor) {
   Call call(kOp_nvmlDeviceGetCudaComputeCapability);
@@ -422,10 +584,10 @@ UMSH_EXPORT int nvmlDeviceGetCurrPcieLinkWidth(void* device, unsigned* currLinkW
 UMSH_EXPORT int nvmlDeviceGetCurrentClockFreqs(void* device, void* currentClockFreqs) {
   Call call(kOp_nvmlDeviceGetCurrentClockFreqs);
   call.handle(kKindNvmlDevice, device);
-  call.blob(currentClockFreqs, 2052);
+  call.blob(currentClockFreqs, versioned_nbytes(currentClockFreqs, 2052));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (currentClockFreqs) reply.bytes(currentClockFreqs, 2052);
+  if (currentClockFreqs) reply.blob(currentClockFreqs, versioned_nbytes(currentClockFreqs, 2052));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -482,7 +644,18 @@ UMSH_EXPORT int nvmlDeviceGetDefaultEccMode(void* device, int* defaultMode) {
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetDetailedEccErrors() { return refuse("nvmlDeviceGetDetailedEccErrors", 3); }
+UMSH_EXPORT int nvmlDeviceGetDetailedEccErrors(void* device, int errorType, int counterType, void* eccCounts) {
+  Call call(kOp_nvmlDeviceGetDetailedEccErrors);
+  call.u64(device != nullptr);
+  call.u64(word(errorType));
+  call.u64(word(counterType));
+  call.u64(eccCounts != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (device) reply.bytes(device, 8);
+  if (eccCounts) reply.bytes(eccCounts, 32);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(void* migDevice, void** device) {
   Call call(kOp_nvmlDeviceGetDeviceHandleFromMigDeviceHandle);
@@ -517,12 +690,12 @@ UMSH_EXPORT int nvmlDeviceGetDisplayMode(void* device, int* display) {
 UMSH_EXPORT int nvmlDeviceGetDramEncryptionMode(void* device, void* current, void* pending) {
   Call call(kOp_nvmlDeviceGetDramEncryptionMode);
   call.handle(kKindNvmlDevice, device);
-  call.blob(current, 8);
-  call.blob(pending, 8);
+  call.blob(current, versioned_nbytes(current, 8));
+  call.blob(pending, versioned_nbytes(pending, 8));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (current) reply.bytes(current, 8);
-  if (pending) reply.bytes(pending, 8);
+  if (current) reply.blob(current, versioned_nbytes(current, 8));
+  if (pending) reply.blob(pending, versioned_nbytes(pending, 8));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -574,18 +747,45 @@ UMSH_EXPORT int nvmlDeviceGetEccMode(void* device, int* current, int* pending) {
 
 UMSH_EXPORT int nvmlDeviceGetEncoderCapacity(void* device, int encoderQueryType, unsigned* encoderCapacity) {
   Call call(kOp_nvmlDeviceGetEncoderCapacity);
-  call.handle(kKindNvmlDevice, device);
+  call.u64(device != nullptr);
   call.u64(word(encoderQueryType));
   call.u64(encoderCapacity != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
+  if (device) reply.bytes(device, 8);
   if (encoderCapacity) reply.u64(encoderCapacity, 4);
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetEncoderSessions() { return refuse("nvmlDeviceGetEncoderSessions", 3); }
+UMSH_EXPORT int nvmlDeviceGetEncoderSessions(void* device, unsigned* sessionCount, void* sessionInfos) {
+  if (sessionInfos && too_long(room(sessionCount), 32)) return 2;
+  const uint64_t sessionInfos_nbytes = room(sessionCount) * 32;
+  Call call(kOp_nvmlDeviceGetEncoderSessions);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(sessionCount != nullptr);
+  call.u64(room(sessionCount));
+  call.u64(sessionInfos != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (sessionCount) reply.u64(sessionCount, 4);
+  if (sessionInfos) reply.blob(sessionInfos, sessionInfos_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlDeviceGetEncoderStats() { return refuse("nvmlDeviceGetEncoderStats", 3); }
+UMSH_EXPORT int nvmlDeviceGetEncoderStats(void* device, unsigned* sessionCount, unsigned* averageFps, unsigned* averageLatency) {
+  Call call(kOp_nvmlDeviceGetEncoderStats);
+  call.u64(device != nullptr);
+  call.u64(sessionCount != nullptr);
+  call.u64(averageFps != nullptr);
+  call.u64(averageLatency != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (device) reply.bytes(device, 8);
+  if (sessionCount) reply.u64(sessionCount, 4);
+  if (averageFps) reply.u64(averageFps, 4);
+  if (averageLatency) reply.u64(averageLatency, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetEncoderUtilization(void* device, unsigned* utilization, unsigned* samplingPeriodUs) {
   Call call(kOp_nvmlDeviceGetEncoderUtilization);
@@ -609,7 +809,20 @@ UMSH_EXPORT int nvmlDeviceGetEnforcedPowerLimit(void* device, unsigned* limit) {
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetFBCSessions() { return refuse("nvmlDeviceGetFBCSessions", 3); }
+UMSH_EXPORT int nvmlDeviceGetFBCSessions(void* device, unsigned* sessionCount, void* sessionInfo) {
+  if (sessionInfo && too_long(room(sessionCount), 48)) return 2;
+  const uint64_t sessionInfo_nbytes = room(sessionCount) * 48;
+  Call call(kOp_nvmlDeviceGetFBCSessions);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(sessionCount != nullptr);
+  call.u64(room(sessionCount));
+  call.u64(sessionInfo != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (sessionCount) reply.u64(sessionCount, 4);
+  if (sessionInfo) reply.blob(sessionInfo, sessionInfo_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetFBCStats(void* device, void* fbcStats) {
   Call call(kOp_nvmlDeviceGetFBCStats);
@@ -645,10 +858,10 @@ UMSH_EXPORT int nvmlDeviceGetFanSpeed(void* device, unsigned* speed) {
 UMSH_EXPORT int nvmlDeviceGetFanSpeedRPM(void* device, void* fanSpeed) {
   Call call(kOp_nvmlDeviceGetFanSpeedRPM);
   call.handle(kKindNvmlDevice, device);
-  call.blob(fanSpeed, 12);
+  call.blob(fanSpeed, versioned_nbytes(fanSpeed, 12));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (fanSpeed) reply.bytes(fanSpeed, 12);
+  if (fanSpeed) reply.blob(fanSpeed, versioned_nbytes(fanSpeed, 12));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -663,7 +876,18 @@ UMSH_EXPORT int nvmlDeviceGetFanSpeed_v2(void* device, unsigned fan, unsigned* s
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetFieldValues() { return refuse("nvmlDeviceGetFieldValues", 3); }
+UMSH_EXPORT int nvmlDeviceGetFieldValues(void* device, int valuesCount, void* values) {
+  if (values && too_long(uint64_t(valuesCount), 40)) return 2;
+  const uint64_t values_nbytes = uint64_t(valuesCount) * 40;
+  Call call(kOp_nvmlDeviceGetFieldValues);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(word(valuesCount));
+  call.blob(values, uint64_t(valuesCount) * 40);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (values) reply.blob(values, values_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetGpcClkMinMaxVfOffset(void* device, int* minOffset, int* maxOffset) {
   Call call(kOp_nvmlDeviceGetGpcClkMinMaxVfOffset);
@@ -700,10 +924,10 @@ UMSH_EXPORT int nvmlDeviceGetGpuFabricInfo(void* device, void* gpuFabricInfo) {
 UMSH_EXPORT int nvmlDeviceGetGpuFabricInfoV(void* device, void* gpuFabricInfo) {
   Call call(kOp_nvmlDeviceGetGpuFabricInfoV);
   call.handle(kKindNvmlDevice, device);
-  call.blob(gpuFabricInfo, 40);
+  call.blob(gpuFabricInfo, versioned_nbytes(gpuFabricInfo, 40));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (gpuFabricInfo) reply.bytes(gpuFabricInfo, 40);
+  if (gpuFabricInfo) reply.blob(gpuFabricInfo, versioned_nbytes(gpuFabricInfo, 40));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -728,9 +952,37 @@ UMSH_EXPORT int nvmlDeviceGetGpuInstanceId(void* device, unsigned* id) {
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetGpuInstancePossiblePlacements() { return refuse("nvmlDeviceGetGpuInstancePossiblePlacements", 3); }
+UMSH_EXPORT int nvmlDeviceGetGpuInstancePossiblePlacements(void* device, unsigned profileId, void* placements, unsigned* count) {
+  if (placements && too_long(room(count), 8)) return 2;
+  const uint64_t placements_nbytes = room(count) * 8;
+  Call call(kOp_nvmlDeviceGetGpuInstancePossiblePlacements);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(word(profileId));
+  call.u64(placements != nullptr);
+  call.u64(count != nullptr);
+  call.u64(room(count));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (placements) reply.blob(placements, placements_nbytes);
+  if (count) reply.u64(count, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlDeviceGetGpuInstancePossiblePlacements_v2() { return refuse("nvmlDeviceGetGpuInstancePossiblePlacements_v2", 3); }
+UMSH_EXPORT int nvmlDeviceGetGpuInstancePossiblePlacements_v2(void* device, unsigned profileId, void* placements, unsigned* count) {
+  if (placements && too_long(room(count), 8)) return 2;
+  const uint64_t placements_nbytes = room(count) * 8;
+  Call call(kOp_nvmlDeviceGetGpuInstancePossiblePlacements_v2);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(word(profileId));
+  call.u64(placements != nullptr);
+  call.u64(count != nullptr);
+  call.u64(room(count));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (placements) reply.blob(placements, placements_nbytes);
+  if (count) reply.u64(count, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetGpuInstanceProfileInfo(void* device, unsigned profile, void* info) {
   Call call(kOp_nvmlDeviceGetGpuInstanceProfileInfo);
@@ -747,10 +999,10 @@ UMSH_EXPORT int nvmlDeviceGetGpuInstanceProfileInfoByIdV(void* device, unsigned 
   Call call(kOp_nvmlDeviceGetGpuInstanceProfileInfoByIdV);
   call.handle(kKindNvmlDevice, device);
   call.u64(word(profileId));
-  call.blob(info, 152);
+  call.blob(info, versioned_nbytes(info, 152));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (info) reply.bytes(info, 152);
+  if (info) reply.blob(info, versioned_nbytes(info, 152));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -758,16 +1010,40 @@ UMSH_EXPORT int nvmlDeviceGetGpuInstanceProfileInfoV(void* device, unsigned prof
   Call call(kOp_nvmlDeviceGetGpuInstanceProfileInfoV);
   call.handle(kKindNvmlDevice, device);
   call.u64(word(profile));
-  call.blob(info, 152);
+  call.blob(info, versioned_nbytes(info, 152));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (info) reply.bytes(info, 152);
+  if (info) reply.blob(info, versioned_nbytes(info, 152));
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetGpuInstanceRemainingCapacity() { return refuse("nvmlDeviceGetGpuInstanceRemainingCapacity", 3); }
+UMSH_EXPORT int nvmlDeviceGetGpuInstanceRemainingCapacity(void* device, unsigned profileId, unsigned* count) {
+  Call call(kOp_nvmlDeviceGetGpuInstanceRemainingCapacity);
+  call.u64(device != nullptr);
+  call.u64(word(profileId));
+  call.u64(count != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (device) reply.bytes(device, 8);
+  if (count) reply.u64(count, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlDeviceGetGpuInstances() { return refuse("nvmlDeviceGetGpuInstances", 3); }
+UMSH_EXPORT int nvmlDeviceGetGpuInstances(void* device, unsigned profileId, void** gpuInstances, unsigned* count) {
+  if (gpuInstances && too_long(room(count), 8)) return 2;
+  const uint64_t gpuInstances_nbytes = room(count) * 8;
+  Call call(kOp_nvmlDeviceGetGpuInstances);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(word(profileId));
+  call.u64(gpuInstances != nullptr);
+  call.u64(count != nullptr);
+  call.u64(room(count));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (gpuInstances) reply.blob(gpuInstances, gpuInstances_nbytes);
+  if (count) reply.u64(count, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetGpuMaxPcieLinkGeneration(void* device, unsigned* maxLinkGenDevice) {
   Call call(kOp_nvmlDeviceGetGpuMaxPcieLinkGeneration);
@@ -791,11 +1067,50 @@ UMSH_EXPORT int nvmlDeviceGetGpuOperationMode(void* device, int* current, int* p
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetGraphicsRunningProcesses() { return refuse("nvmlDeviceGetGraphicsRunningProcesses", 3); }
+UMSH_EXPORT int nvmlDeviceGetGraphicsRunningProcesses(void* device, unsigned* infoCount, void* infos) {
+  if (infos && too_long(room(infoCount), 16)) return 2;
+  const uint64_t infos_nbytes = room(infoCount) * 16;
+  Call call(kOp_nvmlDeviceGetGraphicsRunningProcesses);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(infoCount != nullptr);
+  call.u64(room(infoCount));
+  call.u64(infos != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (infoCount) reply.u64(infoCount, 4);
+  if (infos) reply.blob(infos, infos_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlDeviceGetGraphicsRunningProcesses_v2() { return refuse("nvmlDeviceGetGraphicsRunningProcesses_v2", 3); }
+UMSH_EXPORT int nvmlDeviceGetGraphicsRunningProcesses_v2(void* device, unsigned* infoCount, void* infos) {
+  if (infos && too_long(room(infoCount), 24)) return 2;
+  const uint64_t infos_nbytes = room(infoCount) * 24;
+  Call call(kOp_nvmlDeviceGetGraphicsRunningProcesses_v2);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(infoCount != nullptr);
+  call.u64(room(infoCount));
+  call.u64(infos != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (infoCount) reply.u64(infoCount, 4);
+  if (infos) reply.blob(infos, infos_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlDeviceGetGraphicsRunningProcesses_v3() { return refuse("nvmlDeviceGetGraphicsRunningProcesses_v3", 3); }
+UMSH_EXPORT int nvmlDeviceGetGraphicsRunningProcesses_v3(void* device, unsigned* infoCount, void* infos) {
+  if (infos && too_long(room(infoCount), 24)) return 2;
+  const uint64_t infos_nbytes = room(infoCount) * 24;
+  Call call(kOp_nvmlDeviceGetGraphicsRunningProcesses_v3);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(infoCount != nullptr);
+  call.u64(room(infoCount));
+  call.u64(infos != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (infoCount) reply.u64(infoCount, 4);
+  if (infos) reply.blob(infos, infos_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetGridLicensableFeatures(void* device, void* pGridLicensableFeatures) {
   Call call(kOp_nvmlDeviceGetGridLicensableFeatures);

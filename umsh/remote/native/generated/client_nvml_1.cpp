@@ -63,9 +63,32 @@ UMSH_EXPORT int nvmlDeviceGetInforomConfigurationChecksum(void* device, unsigned
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetInforomImageVersion() { return refuse("nvmlDeviceGetInforomImageVersion", 3); }
+UMSH_EXPORT int nvmlDeviceGetInforomImageVersion(void* device, char* version, unsigned length) {
+  if (version && too_long(uint64_t(length), 1)) return 2;
+  const uint64_t version_nbytes = uint64_t(length) * 1;
+  Call call(kOp_nvmlDeviceGetInforomImageVersion);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(version != nullptr);
+  call.u64(word(length));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (version) reply.blob(version, version_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlDeviceGetInforomVersion() { return refuse("nvmlDeviceGetInforomVersion", 3); }
+UMSH_EXPORT int nvmlDeviceGetInforomVersion(void* device, int object, char* version, unsigned length) {
+  if (version && too_long(uint64_t(length), 1)) return 2;
+  const uint64_t version_nbytes = uint64_t(length) * 1;
+  Call call(kOp_nvmlDeviceGetInforomVersion);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(word(object));
+  call.u64(version != nullptr);
+  call.u64(word(length));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (version) reply.blob(version, version_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetIrqNum(void* device, unsigned* irqNum) {
   Call call(kOp_nvmlDeviceGetIrqNum);
@@ -101,19 +124,58 @@ UMSH_EXPORT int nvmlDeviceGetLastBBXFlushTime(void* device, uint64_t* timestamp,
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetMPSComputeRunningProcesses() { return refuse("nvmlDeviceGetMPSComputeRunningProcesses", 3); }
+UMSH_EXPORT int nvmlDeviceGetMPSComputeRunningProcesses(void* device, unsigned* infoCount, void* infos) {
+  if (infos && too_long(room(infoCount), 16)) return 2;
+  const uint64_t infos_nbytes = room(infoCount) * 16;
+  Call call(kOp_nvmlDeviceGetMPSComputeRunningProcesses);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(infoCount != nullptr);
+  call.u64(room(infoCount));
+  call.u64(infos != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (infoCount) reply.u64(infoCount, 4);
+  if (infos) reply.blob(infos, infos_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v2() { return refuse("nvmlDeviceGetMPSComputeRunningProcesses_v2", 3); }
+UMSH_EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v2(void* device, unsigned* infoCount, void* infos) {
+  if (infos && too_long(room(infoCount), 24)) return 2;
+  const uint64_t infos_nbytes = room(infoCount) * 24;
+  Call call(kOp_nvmlDeviceGetMPSComputeRunningProcesses_v2);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(infoCount != nullptr);
+  call.u64(room(infoCount));
+  call.u64(infos != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (infoCount) reply.u64(infoCount, 4);
+  if (infos) reply.blob(infos, infos_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v3() { return refuse("nvmlDeviceGetMPSComputeRunningProcesses_v3", 3); }
+UMSH_EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v3(void* device, unsigned* infoCount, void* infos) {
+  if (infos && too_long(room(infoCount), 24)) return 2;
+  const uint64_t infos_nbytes = room(infoCount) * 24;
+  Call call(kOp_nvmlDeviceGetMPSComputeRunningProcesses_v3);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(infoCount != nullptr);
+  call.u64(room(infoCount));
+  call.u64(infos != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (infoCount) reply.u64(infoCount, 4);
+  if (infos) reply.blob(infos, infos_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetMarginTemperature(void* device, void* marginTempInfo) {
   Call call(kOp_nvmlDeviceGetMarginTemperature);
   call.handle(kKindNvmlDevice, device);
-  call.blob(marginTempInfo, 8);
+  call.blob(marginTempInfo, versioned_nbytes(marginTempInfo, 8));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (marginTempInfo) reply.bytes(marginTempInfo, 8);
+  if (marginTempInfo) reply.blob(marginTempInfo, versioned_nbytes(marginTempInfo, 8));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -139,7 +201,16 @@ UMSH_EXPORT int nvmlDeviceGetMaxCustomerBoostClock(void* device, int clockType, 
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetMaxMigDeviceCount() { return refuse("nvmlDeviceGetMaxMigDeviceCount", 3); }
+UMSH_EXPORT int nvmlDeviceGetMaxMigDeviceCount(void* device, unsigned* count) {
+  Call call(kOp_nvmlDeviceGetMaxMigDeviceCount);
+  call.u64(device != nullptr);
+  call.u64(count != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (device) reply.bytes(device, 8);
+  if (count) reply.u64(count, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetMaxPcieLinkGeneration(void* device, unsigned* maxLinkGen) {
   Call call(kOp_nvmlDeviceGetMaxPcieLinkGeneration);
@@ -183,7 +254,19 @@ UMSH_EXPORT int nvmlDeviceGetMemClkVfOffset(void* device, int* offset) {
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetMemoryAffinity() { return refuse("nvmlDeviceGetMemoryAffinity", 3); }
+UMSH_EXPORT int nvmlDeviceGetMemoryAffinity(void* device, unsigned nodeSetSize, uint64_t* nodeSet, unsigned scope) {
+  if (nodeSet && too_long(uint64_t(nodeSetSize), 8)) return 2;
+  const uint64_t nodeSet_nbytes = uint64_t(nodeSetSize) * 8;
+  Call call(kOp_nvmlDeviceGetMemoryAffinity);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(word(nodeSetSize));
+  call.u64(nodeSet != nullptr);
+  call.u64(word(scope));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (nodeSet) reply.blob(nodeSet, nodeSet_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetMemoryBusWidth(void* device, unsigned* busWidth) {
   Call call(kOp_nvmlDeviceGetMemoryBusWidth);
@@ -195,7 +278,19 @@ UMSH_EXPORT int nvmlDeviceGetMemoryBusWidth(void* device, unsigned* busWidth) {
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetMemoryErrorCounter() { return refuse("nvmlDeviceGetMemoryErrorCounter", 3); }
+UMSH_EXPORT int nvmlDeviceGetMemoryErrorCounter(void* device, int errorType, int counterType, int locationType, uint64_t* count) {
+  Call call(kOp_nvmlDeviceGetMemoryErrorCounter);
+  call.u64(device != nullptr);
+  call.u64(word(errorType));
+  call.u64(word(counterType));
+  call.u64(word(locationType));
+  call.u64(count != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (device) reply.bytes(device, 8);
+  if (count) reply.u64(count, 8);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetMemoryInfo(void* device, void* memory) {
   Call call(kOp_nvmlDeviceGetMemoryInfo);
@@ -210,10 +305,10 @@ UMSH_EXPORT int nvmlDeviceGetMemoryInfo(void* device, void* memory) {
 UMSH_EXPORT int nvmlDeviceGetMemoryInfo_v2(void* device, void* memory) {
   Call call(kOp_nvmlDeviceGetMemoryInfo_v2);
   call.handle(kKindNvmlDevice, device);
-  call.blob(memory, 40);
+  call.blob(memory, versioned_nbytes(memory, 40));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (memory) reply.bytes(memory, 40);
+  if (memory) reply.blob(memory, versioned_nbytes(memory, 40));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -268,10 +363,11 @@ UMSH_EXPORT int nvmlDeviceGetMinMaxFanSpeed(void* device, unsigned* minSpeed, un
 
 UMSH_EXPORT int nvmlDeviceGetMinorNumber(void* device, unsigned* minorNumber) {
   Call call(kOp_nvmlDeviceGetMinorNumber);
-  call.handle(kKindNvmlDevice, device);
+  call.u64(device != nullptr);
   call.u64(minorNumber != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
+  if (device) reply.bytes(device, 8);
   if (minorNumber) reply.u64(minorNumber, 4);
   return reply.ok() ? reply.result : 999;
 }
@@ -296,11 +392,40 @@ UMSH_EXPORT int nvmlDeviceGetMultiGpuBoard(void* device, unsigned* multiGpuBool)
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetName() { return refuse("nvmlDeviceGetName", 3); }
+UMSH_EXPORT int nvmlDeviceGetName(void* device, char* name, unsigned length) {
+  if (name && too_long(uint64_t(length), 1)) return 2;
+  const uint64_t name_nbytes = uint64_t(length) * 1;
+  Call call(kOp_nvmlDeviceGetName);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(name != nullptr);
+  call.u64(word(length));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (name) reply.blob(name, name_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlDeviceGetNumFans() { return refuse("nvmlDeviceGetNumFans", 3); }
+UMSH_EXPORT int nvmlDeviceGetNumFans(void* device, unsigned* numFans) {
+  Call call(kOp_nvmlDeviceGetNumFans);
+  call.u64(device != nullptr);
+  call.u64(numFans != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (device) reply.bytes(device, 8);
+  if (numFans) reply.u64(numFans, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlDeviceGetNumGpuCores() { return refuse("nvmlDeviceGetNumGpuCores", 3); }
+UMSH_EXPORT int nvmlDeviceGetNumGpuCores(void* device, unsigned* numCores) {
+  Call call(kOp_nvmlDeviceGetNumGpuCores);
+  call.u64(device != nullptr);
+  call.u64(numCores != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (device) reply.bytes(device, 8);
+  if (numCores) reply.u64(numCores, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetNumaNodeId(void* device, unsigned* node) {
   Call call(kOp_nvmlDeviceGetNumaNodeId);
@@ -314,83 +439,125 @@ UMSH_EXPORT int nvmlDeviceGetNumaNodeId(void* device, unsigned* node) {
 
 UMSH_EXPORT int nvmlDeviceGetNvLinkCapability(void* device, unsigned link, int capability, unsigned* capResult) {
   Call call(kOp_nvmlDeviceGetNvLinkCapability);
-  call.handle(kKindNvmlDevice, device);
+  call.u64(device != nullptr);
   call.u64(word(link));
   call.u64(word(capability));
   call.u64(capResult != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
+  if (device) reply.bytes(device, 8);
   if (capResult) reply.u64(capResult, 4);
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetNvLinkErrorCounter() { return refuse("nvmlDeviceGetNvLinkErrorCounter", 3); }
+UMSH_EXPORT int nvmlDeviceGetNvLinkErrorCounter(void* device, unsigned link, int counter, uint64_t* counterValue) {
+  Call call(kOp_nvmlDeviceGetNvLinkErrorCounter);
+  call.u64(device != nullptr);
+  call.u64(word(link));
+  call.u64(word(counter));
+  call.u64(counterValue != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (device) reply.bytes(device, 8);
+  if (counterValue) reply.u64(counterValue, 8);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetNvLinkInfo(void* device, void* info) {
   Call call(kOp_nvmlDeviceGetNvLinkInfo);
-  call.handle(kKindNvmlDevice, device);
-  call.blob(info, 1612);
+  call.u64(device != nullptr);
+  call.u64(info != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
+  if (device) reply.bytes(device, 8);
   if (info) reply.bytes(info, 1612);
   return reply.ok() ? reply.result : 999;
 }
 
 UMSH_EXPORT int nvmlDeviceGetNvLinkRemoteDeviceType(void* device, unsigned link, int* pNvLinkDeviceType) {
   Call call(kOp_nvmlDeviceGetNvLinkRemoteDeviceType);
-  call.handle(kKindNvmlDevice, device);
+  call.u64(device != nullptr);
   call.u64(word(link));
   call.u64(pNvLinkDeviceType != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
+  if (device) reply.bytes(device, 8);
   if (pNvLinkDeviceType) reply.u64(pNvLinkDeviceType, 4);
   return reply.ok() ? reply.result : 999;
 }
 
 UMSH_EXPORT int nvmlDeviceGetNvLinkRemotePciInfo(void* device, unsigned link, void* pci) {
   Call call(kOp_nvmlDeviceGetNvLinkRemotePciInfo);
-  call.handle(kKindNvmlDevice, device);
+  call.u64(device != nullptr);
   call.u64(word(link));
   call.u64(pci != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
+  if (device) reply.bytes(device, 8);
   if (pci) reply.bytes(pci, 68);
   return reply.ok() ? reply.result : 999;
 }
 
 UMSH_EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(void* device, unsigned link, void* pci) {
   Call call(kOp_nvmlDeviceGetNvLinkRemotePciInfo_v2);
-  call.handle(kKindNvmlDevice, device);
+  call.u64(device != nullptr);
   call.u64(word(link));
   call.u64(pci != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
+  if (device) reply.bytes(device, 8);
   if (pci) reply.bytes(pci, 68);
   return reply.ok() ? reply.result : 999;
 }
 
 UMSH_EXPORT int nvmlDeviceGetNvLinkState(void* device, unsigned link, int* isActive) {
   Call call(kOp_nvmlDeviceGetNvLinkState);
-  call.handle(kKindNvmlDevice, device);
+  call.u64(device != nullptr);
   call.u64(word(link));
   call.u64(isActive != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
+  if (device) reply.bytes(device, 8);
   if (isActive) reply.u64(isActive, 4);
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetNvLinkUtilizationControl() { return refuse("nvmlDeviceGetNvLinkUtilizationControl", 3); }
+UMSH_EXPORT int nvmlDeviceGetNvLinkUtilizationControl(void* device, unsigned link, unsigned counter, void* control) {
+  Call call(kOp_nvmlDeviceGetNvLinkUtilizationControl);
+  call.u64(device != nullptr);
+  call.u64(word(link));
+  call.u64(word(counter));
+  call.blob(control, 8);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (device) reply.bytes(device, 8);
+  if (control) reply.bytes(control, 8);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlDeviceGetNvLinkUtilizationCounter() { return refuse("nvmlDeviceGetNvLinkUtilizationCounter", 3); }
+UMSH_EXPORT int nvmlDeviceGetNvLinkUtilizationCounter(void* device, unsigned link, unsigned counter, uint64_t* rxcounter, uint64_t* txcounter) {
+  Call call(kOp_nvmlDeviceGetNvLinkUtilizationCounter);
+  call.u64(device != nullptr);
+  call.u64(word(link));
+  call.u64(word(counter));
+  call.u64(rxcounter != nullptr);
+  call.u64(txcounter != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (device) reply.bytes(device, 8);
+  if (rxcounter) reply.u64(rxcounter, 8);
+  if (txcounter) reply.u64(txcounter, 8);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetNvLinkVersion(void* device, unsigned link, unsigned* version) {
   Call call(kOp_nvmlDeviceGetNvLinkVersion);
-  call.handle(kKindNvmlDevice, device);
+  call.u64(device != nullptr);
   call.u64(word(link));
   call.u64(version != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
+  if (device) reply.bytes(device, 8);
   if (version) reply.u64(version, 4);
   return reply.ok() ? reply.result : 999;
 }
@@ -398,20 +565,20 @@ UMSH_EXPORT int nvmlDeviceGetNvLinkVersion(void* device, unsigned link, unsigned
 UMSH_EXPORT int nvmlDeviceGetNvlinkBwMode(void* device, void* getBwMode) {
   Call call(kOp_nvmlDeviceGetNvlinkBwMode);
   call.handle(kKindNvmlDevice, device);
-  call.blob(getBwMode, 12);
+  call.blob(getBwMode, versioned_nbytes(getBwMode, 12));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (getBwMode) reply.bytes(getBwMode, 12);
+  if (getBwMode) reply.blob(getBwMode, versioned_nbytes(getBwMode, 12));
   return reply.ok() ? reply.result : 999;
 }
 
 UMSH_EXPORT int nvmlDeviceGetNvlinkSupportedBwModes(void* device, void* supportedBwMode) {
   Call call(kOp_nvmlDeviceGetNvlinkSupportedBwModes);
   call.handle(kKindNvmlDevice, device);
-  call.blob(supportedBwMode, 28);
+  call.blob(supportedBwMode, versioned_nbytes(supportedBwMode, 28));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (supportedBwMode) reply.bytes(supportedBwMode, 28);
+  if (supportedBwMode) reply.blob(supportedBwMode, versioned_nbytes(supportedBwMode, 28));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -452,10 +619,10 @@ UMSH_EXPORT int nvmlDeviceGetPciInfo(void* device, void* pci) {
 UMSH_EXPORT int nvmlDeviceGetPciInfoExt(void* device, void* pci) {
   Call call(kOp_nvmlDeviceGetPciInfoExt);
   call.handle(kKindNvmlDevice, device);
-  call.blob(pci, 64);
+  call.blob(pci, versioned_nbytes(pci, 64));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pci) reply.bytes(pci, 64);
+  if (pci) reply.blob(pci, versioned_nbytes(pci, 64));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -509,25 +676,35 @@ UMSH_EXPORT int nvmlDeviceGetPcieSpeed(void* device, unsigned* pcieSpeed) {
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetPcieThroughput() { return refuse("nvmlDeviceGetPcieThroughput", 3); }
+UMSH_EXPORT int nvmlDeviceGetPcieThroughput(void* device, int counter, unsigned* value) {
+  Call call(kOp_nvmlDeviceGetPcieThroughput);
+  call.u64(device != nullptr);
+  call.u64(word(counter));
+  call.u64(value != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (device) reply.bytes(device, 8);
+  if (value) reply.u64(value, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetPdi(void* device, void* pdi) {
   Call call(kOp_nvmlDeviceGetPdi);
   call.handle(kKindNvmlDevice, device);
-  call.blob(pdi, 16);
+  call.blob(pdi, versioned_nbytes(pdi, 16));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pdi) reply.bytes(pdi, 16);
+  if (pdi) reply.blob(pdi, versioned_nbytes(pdi, 16));
   return reply.ok() ? reply.result : 999;
 }
 
 UMSH_EXPORT int nvmlDeviceGetPerformanceModes(void* device, void* perfModes) {
   Call call(kOp_nvmlDeviceGetPerformanceModes);
   call.handle(kKindNvmlDevice, device);
-  call.blob(perfModes, 2052);
+  call.blob(perfModes, versioned_nbytes(perfModes, 2052));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (perfModes) reply.bytes(perfModes, 2052);
+  if (perfModes) reply.blob(perfModes, versioned_nbytes(perfModes, 2052));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -551,15 +728,28 @@ UMSH_EXPORT int nvmlDeviceGetPersistenceMode(void* device, int* mode) {
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetPgpuMetadataString() { return refuse("nvmlDeviceGetPgpuMetadataString", 3); }
+UMSH_EXPORT int nvmlDeviceGetPgpuMetadataString(void* device, char* pgpuMetadata, unsigned* bufferSize) {
+  if (pgpuMetadata && too_long(room(bufferSize), 1)) return 2;
+  const uint64_t pgpuMetadata_nbytes = room(bufferSize) * 1;
+  Call call(kOp_nvmlDeviceGetPgpuMetadataString);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(pgpuMetadata != nullptr);
+  call.u64(bufferSize != nullptr);
+  call.u64(room(bufferSize));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (pgpuMetadata) reply.blob(pgpuMetadata, pgpuMetadata_nbytes);
+  if (bufferSize) reply.u64(bufferSize, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetPlatformInfo(void* device, void* platformInfo) {
   Call call(kOp_nvmlDeviceGetPlatformInfo);
   call.handle(kKindNvmlDevice, device);
-  call.blob(platformInfo, 44);
+  call.blob(platformInfo, versioned_nbytes(platformInfo, 44));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (platformInfo) reply.bytes(platformInfo, 44);
+  if (platformInfo) reply.blob(platformInfo, versioned_nbytes(platformInfo, 44));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -645,7 +835,21 @@ UMSH_EXPORT int nvmlDeviceGetPowerUsage(void* device, unsigned* power) {
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetProcessUtilization() { return refuse("nvmlDeviceGetProcessUtilization", 3); }
+UMSH_EXPORT int nvmlDeviceGetProcessUtilization(void* device, void* utilization, unsigned* processSamplesCount, uint64_t lastSeenTimeStamp) {
+  if (utilization && too_long(room(processSamplesCount), 32)) return 2;
+  const uint64_t utilization_nbytes = room(processSamplesCount) * 32;
+  Call call(kOp_nvmlDeviceGetProcessUtilization);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(utilization != nullptr);
+  call.u64(processSamplesCount != nullptr);
+  call.u64(room(processSamplesCount));
+  call.u64(word(lastSeenTimeStamp));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (utilization) reply.blob(utilization, utilization_nbytes);
+  if (processSamplesCount) reply.u64(processSamplesCount, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetProcessesUtilizationInfo() { return refuse("nvmlDeviceGetProcessesUtilizationInfo", 3); }
 
@@ -668,14 +872,28 @@ UMSH_EXPORT int nvmlDeviceGetRemappedRows(void* device, unsigned* corrRows, unsi
 UMSH_EXPORT int nvmlDeviceGetRepairStatus(void* device, void* repairStatus) {
   Call call(kOp_nvmlDeviceGetRepairStatus);
   call.handle(kKindNvmlDevice, device);
-  call.blob(repairStatus, 12);
+  call.blob(repairStatus, versioned_nbytes(repairStatus, 12));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (repairStatus) reply.bytes(repairStatus, 12);
+  if (repairStatus) reply.blob(repairStatus, versioned_nbytes(repairStatus, 12));
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetRetiredPages() { return refuse("nvmlDeviceGetRetiredPages", 3); }
+UMSH_EXPORT int nvmlDeviceGetRetiredPages(void* device, int cause, unsigned* pageCount, uint64_t* addresses) {
+  if (addresses && too_long(room(pageCount), 8)) return 2;
+  const uint64_t addresses_nbytes = room(pageCount) * 8;
+  Call call(kOp_nvmlDeviceGetRetiredPages);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(word(cause));
+  call.u64(pageCount != nullptr);
+  call.u64(room(pageCount));
+  call.u64(addresses != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (pageCount) reply.u64(pageCount, 4);
+  if (addresses) reply.blob(addresses, addresses_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetRetiredPagesPendingStatus(void* device, int* isPending) {
   Call call(kOp_nvmlDeviceGetRetiredPagesPendingStatus);
@@ -687,7 +905,25 @@ UMSH_EXPORT int nvmlDeviceGetRetiredPagesPendingStatus(void* device, int* isPend
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetRetiredPages_v2() { return refuse("nvmlDeviceGetRetiredPages_v2", 3); }
+UMSH_EXPORT int nvmlDeviceGetRetiredPages_v2(void* device, int cause, unsigned* pageCount, uint64_t* addresses, uint64_t* timestamps) {
+  if (addresses && too_long(room(pageCount), 8)) return 2;
+  const uint64_t addresses_nbytes = room(pageCount) * 8;
+  if (timestamps && too_long(room(pageCount), 8)) return 2;
+  const uint64_t timestamps_nbytes = room(pageCount) * 8;
+  Call call(kOp_nvmlDeviceGetRetiredPages_v2);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(word(cause));
+  call.u64(pageCount != nullptr);
+  call.u64(room(pageCount));
+  call.u64(addresses != nullptr);
+  call.u64(timestamps != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (pageCount) reply.u64(pageCount, 4);
+  if (addresses) reply.blob(addresses, addresses_nbytes);
+  if (timestamps) reply.blob(timestamps, timestamps_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetRowRemapperHistogram(void* device, void* values) {
   Call call(kOp_nvmlDeviceGetRowRemapperHistogram);
@@ -701,17 +937,45 @@ UMSH_EXPORT int nvmlDeviceGetRowRemapperHistogram(void* device, void* values) {
 
 UMSH_EXPORT int nvmlDeviceGetRunningProcessDetailList() { return refuse("nvmlDeviceGetRunningProcessDetailList", 3); }
 
-UMSH_EXPORT int nvmlDeviceGetSamples() { return refuse("nvmlDeviceGetSamples", 3); }
+UMSH_EXPORT int nvmlDeviceGetSamples(void* device, int type, uint64_t lastSeenTimeStamp, int* sampleValType, unsigned* sampleCount, void* samples) {
+  if (samples && too_long(room(sampleCount), 16)) return 2;
+  const uint64_t samples_nbytes = room(sampleCount) * 16;
+  Call call(kOp_nvmlDeviceGetSamples);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(word(type));
+  call.u64(word(lastSeenTimeStamp));
+  call.u64(sampleValType != nullptr);
+  call.u64(sampleCount != nullptr);
+  call.u64(room(sampleCount));
+  call.u64(samples != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (sampleValType) reply.u64(sampleValType, 4);
+  if (sampleCount) reply.u64(sampleCount, 4);
+  if (samples) reply.blob(samples, samples_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlDeviceGetSerial() { return refuse("nvmlDeviceGetSerial", 3); }
+UMSH_EXPORT int nvmlDeviceGetSerial(void* device, char* serial, unsigned length) {
+  if (serial && too_long(uint64_t(length), 1)) return 2;
+  const uint64_t serial_nbytes = uint64_t(length) * 1;
+  Call call(kOp_nvmlDeviceGetSerial);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(serial != nullptr);
+  call.u64(word(length));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (serial) reply.blob(serial, serial_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetSramEccErrorStatus(void* device, void* status_) {
   Call call(kOp_nvmlDeviceGetSramEccErrorStatus);
   call.handle(kKindNvmlDevice, device);
-  call.blob(status_, 104);
+  call.blob(status_, versioned_nbytes(status_, 104));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (status_) reply.bytes(status_, 104);
+  if (status_) reply.blob(status_, versioned_nbytes(status_, 104));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -747,13 +1011,64 @@ UMSH_EXPORT int nvmlDeviceGetSupportedEventTypes(void* device, uint64_t* eventTy
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetSupportedGraphicsClocks() { return refuse("nvmlDeviceGetSupportedGraphicsClocks", 3); }
+UMSH_EXPORT int nvmlDeviceGetSupportedGraphicsClocks(void* device, unsigned memoryClockMHz, unsigned* count, unsigned* clocksMHz) {
+  if (clocksMHz && too_long(room(count), 4)) return 2;
+  const uint64_t clocksMHz_nbytes = room(count) * 4;
+  Call call(kOp_nvmlDeviceGetSupportedGraphicsClocks);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(word(memoryClockMHz));
+  call.u64(count != nullptr);
+  call.u64(room(count));
+  call.u64(clocksMHz != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (count) reply.u64(count, 4);
+  if (clocksMHz) reply.blob(clocksMHz, clocksMHz_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlDeviceGetSupportedMemoryClocks() { return refuse("nvmlDeviceGetSupportedMemoryClocks", 3); }
+UMSH_EXPORT int nvmlDeviceGetSupportedMemoryClocks(void* device, unsigned* count, unsigned* clocksMHz) {
+  if (clocksMHz && too_long(room(count), 4)) return 2;
+  const uint64_t clocksMHz_nbytes = room(count) * 4;
+  Call call(kOp_nvmlDeviceGetSupportedMemoryClocks);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(count != nullptr);
+  call.u64(room(count));
+  call.u64(clocksMHz != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (count) reply.u64(count, 4);
+  if (clocksMHz) reply.blob(clocksMHz, clocksMHz_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlDeviceGetSupportedPerformanceStates() { return refuse("nvmlDeviceGetSupportedPerformanceStates", 3); }
+UMSH_EXPORT int nvmlDeviceGetSupportedPerformanceStates(void* device, int* pstates, unsigned size) {
+  if (pstates && too_long(uint64_t(size), 1)) return 2;
+  const uint64_t pstates_nbytes = uint64_t(size) * 1;
+  Call call(kOp_nvmlDeviceGetSupportedPerformanceStates);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(pstates != nullptr);
+  call.u64(word(size));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (pstates) reply.blob(pstates, pstates_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlDeviceGetSupportedVgpus() { return refuse("nvmlDeviceGetSupportedVgpus", 3); }
+UMSH_EXPORT int nvmlDeviceGetSupportedVgpus(void* device, unsigned* vgpuCount, unsigned* vgpuTypeIds) {
+  if (vgpuTypeIds && too_long(room(vgpuCount), 4)) return 2;
+  const uint64_t vgpuTypeIds_nbytes = room(vgpuCount) * 4;
+  Call call(kOp_nvmlDeviceGetSupportedVgpus);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(vgpuCount != nullptr);
+  call.u64(room(vgpuCount));
+  call.u64(vgpuTypeIds != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (vgpuCount) reply.u64(vgpuCount, 4);
+  if (vgpuTypeIds) reply.blob(vgpuTypeIds, vgpuTypeIds_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetTargetFanSpeed(void* device, unsigned fan, unsigned* targetSpeed) {
   Call call(kOp_nvmlDeviceGetTargetFanSpeed);
@@ -791,10 +1106,10 @@ UMSH_EXPORT int nvmlDeviceGetTemperatureThreshold(void* device, int thresholdTyp
 UMSH_EXPORT int nvmlDeviceGetTemperatureV(void* device, void* temperature) {
   Call call(kOp_nvmlDeviceGetTemperatureV);
   call.handle(kKindNvmlDevice, device);
-  call.blob(temperature, 12);
+  call.blob(temperature, versioned_nbytes(temperature, 12));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (temperature) reply.bytes(temperature, 12);
+  if (temperature) reply.blob(temperature, versioned_nbytes(temperature, 12));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -820,9 +1135,34 @@ UMSH_EXPORT int nvmlDeviceGetTopologyCommonAncestor(void* device1, void* device2
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetTopologyNearestGpus() { return refuse("nvmlDeviceGetTopologyNearestGpus", 3); }
+UMSH_EXPORT int nvmlDeviceGetTopologyNearestGpus(void* device, int level, unsigned* count, void** deviceArray) {
+  if (deviceArray && too_long(room(count), 8)) return 2;
+  const uint64_t deviceArray_nbytes = room(count) * 8;
+  Call call(kOp_nvmlDeviceGetTopologyNearestGpus);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(word(level));
+  call.u64(count != nullptr);
+  call.u64(room(count));
+  call.u64(deviceArray != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (count) reply.u64(count, 4);
+  if (deviceArray) reply.blob(deviceArray, deviceArray_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlDeviceGetTotalEccErrors() { return refuse("nvmlDeviceGetTotalEccErrors", 3); }
+UMSH_EXPORT int nvmlDeviceGetTotalEccErrors(void* device, int errorType, int counterType, uint64_t* eccCounts) {
+  Call call(kOp_nvmlDeviceGetTotalEccErrors);
+  call.u64(device != nullptr);
+  call.u64(word(errorType));
+  call.u64(word(counterType));
+  call.u64(eccCounts != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (device) reply.bytes(device, 8);
+  if (eccCounts) reply.u64(eccCounts, 8);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetTotalEnergyConsumption(void* device, uint64_t* energy) {
   Call call(kOp_nvmlDeviceGetTotalEnergyConsumption);
@@ -834,7 +1174,18 @@ UMSH_EXPORT int nvmlDeviceGetTotalEnergyConsumption(void* device, uint64_t* ener
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetUUID() { return refuse("nvmlDeviceGetUUID", 3); }
+UMSH_EXPORT int nvmlDeviceGetUUID(void* device, char* uuid, unsigned length) {
+  if (uuid && too_long(uint64_t(length), 1)) return 2;
+  const uint64_t uuid_nbytes = uint64_t(length) * 1;
+  Call call(kOp_nvmlDeviceGetUUID);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(uuid != nullptr);
+  call.u64(word(length));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (uuid) reply.blob(uuid, uuid_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetUtilizationRates(void* device, void* utilization) {
   Call call(kOp_nvmlDeviceGetUtilizationRates);
@@ -846,7 +1197,18 @@ UMSH_EXPORT int nvmlDeviceGetUtilizationRates(void* device, void* utilization) {
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceGetVbiosVersion() { return refuse("nvmlDeviceGetVbiosVersion", 3); }
+UMSH_EXPORT int nvmlDeviceGetVbiosVersion(void* device, char* version, unsigned length) {
+  if (version && too_long(uint64_t(length), 1)) return 2;
+  const uint64_t version_nbytes = uint64_t(length) * 1;
+  Call call(kOp_nvmlDeviceGetVbiosVersion);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(version != nullptr);
+  call.u64(word(length));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (version) reply.blob(version, version_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetVgpuCapabilities(void* device, int capability, unsigned* capResult) {
   Call call(kOp_nvmlDeviceGetVgpuCapabilities);
@@ -862,13 +1224,26 @@ UMSH_EXPORT int nvmlDeviceGetVgpuCapabilities(void* device, int capability, unsi
 UMSH_EXPORT int nvmlDeviceGetVgpuHeterogeneousMode(void* device, void* pHeterogeneousMode) {
   Call call(kOp_nvmlDeviceGetVgpuHeterogeneousMode);
   call.handle(kKindNvmlDevice, device);
-  call.blob(pHeterogeneousMode, 8);
+  call.blob(pHeterogeneousMode, versioned_nbytes(pHeterogeneousMode, 8));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pHeterogeneousMode) reply.bytes(pHeterogeneousMode, 8);
+  if (pHeterogeneousMode) reply.blob(pHeterogeneousMode, versioned_nbytes(pHeterogeneousMode, 8));
   return reply.ok() ? reply.result : 999;
 }
 
 UMSH_EXPORT int nvmlDeviceGetVgpuInstancesUtilizationInfo() { return refuse("nvmlDeviceGetVgpuInstancesUtilizationInfo", 3); }
 
-UMSH_EXPORT int nvmlDeviceGetVgpuMetadata() { return refuse("nvmlDeviceGetVgpuMetadata", 3); }
+UMSH_EXPORT int nvmlDeviceGetVgpuMetadata(void* device, void* pgpuMetadata, unsigned* bufferSize) {
+  if (pgpuMetadata && too_long(room(bufferSize), 1)) return 2;
+  const uint64_t pgpuMetadata_nbytes = room(bufferSize) * 1;
+  Call call(kOp_nvmlDeviceGetVgpuMetadata);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(pgpuMetadata != nullptr);
+  call.u64(bufferSize != nullptr);
+  call.u64(room(bufferSize));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (pgpuMetadata) reply.blob(pgpuMetadata, pgpuMetadata_nbytes);
+  if (bufferSize) reply.u64(bufferSize, 4);
+  return reply.ok() ? reply.result : 999;
+}

@@ -3,7 +3,21 @@
 
 using namespace umsh;
 
-UMSH_EXPORT int nvmlDeviceGetVgpuProcessUtilization() { return refuse("nvmlDeviceGetVgpuProcessUtilization", 3); }
+UMSH_EXPORT int nvmlDeviceGetVgpuProcessUtilization(void* device, uint64_t lastSeenTimeStamp, unsigned* vgpuProcessSamplesCount, void* utilizationSamples) {
+  if (utilizationSamples && too_long(room(vgpuProcessSamplesCount), 96)) return 2;
+  const uint64_t utilizationSamples_nbytes = room(vgpuProcessSamplesCount) * 96;
+  Call call(kOp_nvmlDeviceGetVgpuProcessUtilization);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(word(lastSeenTimeStamp));
+  call.u64(vgpuProcessSamplesCount != nullptr);
+  call.u64(room(vgpuProcessSamplesCount));
+  call.u64(utilizationSamples != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (vgpuProcessSamplesCount) reply.u64(vgpuProcessSamplesCount, 4);
+  if (utilizationSamples) reply.blob(utilizationSamples, utilizationSamples_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetVgpuProcessesUtilizationInfo() { return refuse("nvmlDeviceGetVgpuProcessesUtilizationInfo", 3); }
 
@@ -41,7 +55,23 @@ UMSH_EXPORT int nvmlDeviceGetVgpuTypeCreatablePlacements() { return refuse("nvml
 
 UMSH_EXPORT int nvmlDeviceGetVgpuTypeSupportedPlacements() { return refuse("nvmlDeviceGetVgpuTypeSupportedPlacements", 3); }
 
-UMSH_EXPORT int nvmlDeviceGetVgpuUtilization() { return refuse("nvmlDeviceGetVgpuUtilization", 3); }
+UMSH_EXPORT int nvmlDeviceGetVgpuUtilization(void* device, uint64_t lastSeenTimeStamp, int* sampleValType, unsigned* vgpuInstanceSamplesCount, void* utilizationSamples) {
+  if (utilizationSamples && too_long(room(vgpuInstanceSamplesCount), 48)) return 2;
+  const uint64_t utilizationSamples_nbytes = room(vgpuInstanceSamplesCount) * 48;
+  Call call(kOp_nvmlDeviceGetVgpuUtilization);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(word(lastSeenTimeStamp));
+  call.u64(sampleValType != nullptr);
+  call.u64(vgpuInstanceSamplesCount != nullptr);
+  call.u64(room(vgpuInstanceSamplesCount));
+  call.u64(utilizationSamples != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (sampleValType) reply.u64(sampleValType, 4);
+  if (vgpuInstanceSamplesCount) reply.u64(vgpuInstanceSamplesCount, 4);
+  if (utilizationSamples) reply.blob(utilizationSamples, utilizationSamples_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceGetViolationStatus(void* device, int perfPolicyType, void* violTime) {
   Call call(kOp_nvmlDeviceGetViolationStatus);
@@ -98,30 +128,30 @@ UMSH_EXPORT int nvmlDeviceOnSameBoard(void* device1, void* device2, int* onSameB
 UMSH_EXPORT int nvmlDevicePowerSmoothingActivatePresetProfile(void* device, void* profile) {
   Call call(kOp_nvmlDevicePowerSmoothingActivatePresetProfile);
   call.handle(kKindNvmlDevice, device);
-  call.blob(profile, 24);
+  call.blob(profile, versioned_nbytes(profile, 24));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (profile) reply.bytes(profile, 24);
+  if (profile) reply.blob(profile, versioned_nbytes(profile, 24));
   return reply.ok() ? reply.result : 999;
 }
 
 UMSH_EXPORT int nvmlDevicePowerSmoothingSetState(void* device, void* state) {
   Call call(kOp_nvmlDevicePowerSmoothingSetState);
   call.handle(kKindNvmlDevice, device);
-  call.blob(state, 8);
+  call.blob(state, versioned_nbytes(state, 8));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (state) reply.bytes(state, 8);
+  if (state) reply.blob(state, versioned_nbytes(state, 8));
   return reply.ok() ? reply.result : 999;
 }
 
 UMSH_EXPORT int nvmlDevicePowerSmoothingUpdatePresetProfileParam(void* device, void* profile) {
   Call call(kOp_nvmlDevicePowerSmoothingUpdatePresetProfileParam);
   call.handle(kKindNvmlDevice, device);
-  call.blob(profile, 24);
+  call.blob(profile, versioned_nbytes(profile, 24));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (profile) reply.bytes(profile, 24);
+  if (profile) reply.blob(profile, versioned_nbytes(profile, 24));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -240,10 +270,10 @@ UMSH_EXPORT int nvmlDeviceSetAutoBoostedClocksEnabled(void* device, int enabled)
 UMSH_EXPORT int nvmlDeviceSetClockOffsets(void* device, void* info) {
   Call call(kOp_nvmlDeviceSetClockOffsets);
   call.handle(kKindNvmlDevice, device);
-  call.blob(info, 24);
+  call.blob(info, versioned_nbytes(info, 24));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (info) reply.bytes(info, 24);
+  if (info) reply.blob(info, versioned_nbytes(info, 24));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -388,15 +418,26 @@ UMSH_EXPORT int nvmlDeviceSetNvLinkDeviceLowPowerThreshold(void* device, void* i
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlDeviceSetNvLinkUtilizationControl() { return refuse("nvmlDeviceSetNvLinkUtilizationControl", 3); }
+UMSH_EXPORT int nvmlDeviceSetNvLinkUtilizationControl(void* device, unsigned link, unsigned counter, void* control, unsigned reset) {
+  Call call(kOp_nvmlDeviceSetNvLinkUtilizationControl);
+  call.handle(kKindNvmlDevice, device);
+  call.u64(word(link));
+  call.u64(word(counter));
+  call.blob(control, 8);
+  call.u64(word(reset));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (control) reply.bytes(control, 8);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlDeviceSetNvlinkBwMode(void* device, void* setBwMode) {
   Call call(kOp_nvmlDeviceSetNvlinkBwMode);
   call.handle(kKindNvmlDevice, device);
-  call.blob(setBwMode, 12);
+  call.blob(setBwMode, versioned_nbytes(setBwMode, 12));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (setBwMode) reply.bytes(setBwMode, 12);
+  if (setBwMode) reply.blob(setBwMode, versioned_nbytes(setBwMode, 12));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -417,10 +458,10 @@ UMSH_EXPORT int nvmlDeviceSetPowerManagementLimit(void* device, unsigned limit) 
 UMSH_EXPORT int nvmlDeviceSetPowerManagementLimit_v2(void* device, void* powerValue) {
   Call call(kOp_nvmlDeviceSetPowerManagementLimit_v2);
   call.handle(kKindNvmlDevice, device);
-  call.blob(powerValue, 12);
+  call.blob(powerValue, versioned_nbytes(powerValue, 12));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (powerValue) reply.bytes(powerValue, 12);
+  if (powerValue) reply.blob(powerValue, versioned_nbytes(powerValue, 12));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -486,40 +527,40 @@ UMSH_EXPORT int nvmlDeviceValidateInforom(void* device) {
 UMSH_EXPORT int nvmlDeviceWorkloadPowerProfileClearRequestedProfiles(void* device, void* requestedProfiles) {
   Call call(kOp_nvmlDeviceWorkloadPowerProfileClearRequestedProfiles);
   call.handle(kKindNvmlDevice, device);
-  call.blob(requestedProfiles, 36);
+  call.blob(requestedProfiles, versioned_nbytes(requestedProfiles, 36));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (requestedProfiles) reply.bytes(requestedProfiles, 36);
+  if (requestedProfiles) reply.blob(requestedProfiles, versioned_nbytes(requestedProfiles, 36));
   return reply.ok() ? reply.result : 999;
 }
 
 UMSH_EXPORT int nvmlDeviceWorkloadPowerProfileGetCurrentProfiles(void* device, void* currentProfiles) {
   Call call(kOp_nvmlDeviceWorkloadPowerProfileGetCurrentProfiles);
   call.handle(kKindNvmlDevice, device);
-  call.blob(currentProfiles, 100);
+  call.blob(currentProfiles, versioned_nbytes(currentProfiles, 100));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (currentProfiles) reply.bytes(currentProfiles, 100);
+  if (currentProfiles) reply.blob(currentProfiles, versioned_nbytes(currentProfiles, 100));
   return reply.ok() ? reply.result : 999;
 }
 
 UMSH_EXPORT int nvmlDeviceWorkloadPowerProfileGetProfilesInfo(void* device, void* profilesInfo) {
   Call call(kOp_nvmlDeviceWorkloadPowerProfileGetProfilesInfo);
   call.handle(kKindNvmlDevice, device);
-  call.blob(profilesInfo, 11256);
+  call.blob(profilesInfo, versioned_nbytes(profilesInfo, 11256));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (profilesInfo) reply.bytes(profilesInfo, 11256);
+  if (profilesInfo) reply.blob(profilesInfo, versioned_nbytes(profilesInfo, 11256));
   return reply.ok() ? reply.result : 999;
 }
 
 UMSH_EXPORT int nvmlDeviceWorkloadPowerProfileSetRequestedProfiles(void* device, void* requestedProfiles) {
   Call call(kOp_nvmlDeviceWorkloadPowerProfileSetRequestedProfiles);
   call.handle(kKindNvmlDevice, device);
-  call.blob(requestedProfiles, 36);
+  call.blob(requestedProfiles, versioned_nbytes(requestedProfiles, 36));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (requestedProfiles) reply.bytes(requestedProfiles, 36);
+  if (requestedProfiles) reply.blob(requestedProfiles, versioned_nbytes(requestedProfiles, 36));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -538,11 +579,36 @@ UMSH_EXPORT int nvmlEventSetFree(void* set) {
   return call.status();
 }
 
-UMSH_EXPORT int nvmlEventSetWait() { return refuse("nvmlEventSetWait", 3); }
+UMSH_EXPORT int nvmlEventSetWait(void* set, void* data, unsigned timeoutms) {
+  Call call(kOp_nvmlEventSetWait);
+  call.handle(kKindNvmlEventSet, set);
+  call.u64(data != nullptr);
+  call.u64(word(timeoutms));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (data) reply.bytes(data, 32);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlEventSetWait_v2() { return refuse("nvmlEventSetWait_v2", 3); }
+UMSH_EXPORT int nvmlEventSetWait_v2(void* set, void* data, unsigned timeoutms) {
+  Call call(kOp_nvmlEventSetWait_v2);
+  call.handle(kKindNvmlEventSet, set);
+  call.u64(data != nullptr);
+  call.u64(word(timeoutms));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (data) reply.bytes(data, 32);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlGetExcludedDeviceCount() { return refuse("nvmlGetExcludedDeviceCount", 3); }
+UMSH_EXPORT int nvmlGetExcludedDeviceCount(unsigned* deviceCount) {
+  Call call(kOp_nvmlGetExcludedDeviceCount);
+  call.u64(deviceCount != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (deviceCount) reply.u64(deviceCount, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlGetExcludedDeviceInfoByIndex(unsigned index, void* info) {
   Call call(kOp_nvmlGetExcludedDeviceInfoByIndex);
@@ -556,13 +622,13 @@ UMSH_EXPORT int nvmlGetExcludedDeviceInfoByIndex(unsigned index, void* info) {
 
 UMSH_EXPORT int nvmlGetVgpuCompatibility(void* vgpuMetadata, void* pgpuMetadata, void* compatibilityInfo) {
   Call call(kOp_nvmlGetVgpuCompatibility);
-  call.blob(vgpuMetadata, 212);
-  call.blob(pgpuMetadata, 128);
+  call.blob(vgpuMetadata, versioned_nbytes(vgpuMetadata, 212));
+  call.blob(pgpuMetadata, versioned_nbytes(pgpuMetadata, 128));
   call.u64(compatibilityInfo != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (vgpuMetadata) reply.bytes(vgpuMetadata, 212);
-  if (pgpuMetadata) reply.bytes(pgpuMetadata, 128);
+  if (vgpuMetadata) reply.blob(vgpuMetadata, versioned_nbytes(vgpuMetadata, 212));
+  if (pgpuMetadata) reply.blob(pgpuMetadata, versioned_nbytes(pgpuMetadata, 128));
   if (compatibilityInfo) reply.bytes(compatibilityInfo, 8);
   return reply.ok() ? reply.result : 999;
 }
@@ -588,7 +654,14 @@ UMSH_EXPORT int nvmlGetVgpuVersion(void* supported, void* current) {
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlGpmMetricsGet() { return refuse("nvmlGpmMetricsGet", 3); }
+UMSH_EXPORT int nvmlGpmMetricsGet(void* metricsGet) {
+  Call call(kOp_nvmlGpmMetricsGet);
+  call.blob(metricsGet, versioned_nbytes(metricsGet, 8424));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (metricsGet) reply.blob(metricsGet, versioned_nbytes(metricsGet, 8424));
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlGpmMigSampleGet(void* device, unsigned gpuInstanceId, void* gpmSample) {
   Call call(kOp_nvmlGpmMigSampleGet);
@@ -601,10 +674,10 @@ UMSH_EXPORT int nvmlGpmMigSampleGet(void* device, unsigned gpuInstanceId, void* 
 UMSH_EXPORT int nvmlGpmQueryDeviceSupport(void* device, void* gpmSupport) {
   Call call(kOp_nvmlGpmQueryDeviceSupport);
   call.handle(kKindNvmlDevice, device);
-  call.blob(gpmSupport, 8);
+  call.blob(gpmSupport, versioned_nbytes(gpmSupport, 8));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (gpmSupport) reply.bytes(gpmSupport, 8);
+  if (gpmSupport) reply.blob(gpmSupport, versioned_nbytes(gpmSupport, 8));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -689,7 +762,21 @@ UMSH_EXPORT int nvmlGpuInstanceGetComputeInstanceById(void* gpuInstance, unsigne
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlGpuInstanceGetComputeInstancePossiblePlacements() { return refuse("nvmlGpuInstanceGetComputeInstancePossiblePlacements", 3); }
+UMSH_EXPORT int nvmlGpuInstanceGetComputeInstancePossiblePlacements(void* gpuInstance, unsigned profileId, void* placements, unsigned* count) {
+  if (placements && too_long(room(count), 8)) return 2;
+  const uint64_t placements_nbytes = room(count) * 8;
+  Call call(kOp_nvmlGpuInstanceGetComputeInstancePossiblePlacements);
+  call.handle(kKindNvmlGpuInstance, gpuInstance);
+  call.u64(word(profileId));
+  call.u64(placements != nullptr);
+  call.u64(count != nullptr);
+  call.u64(room(count));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (placements) reply.blob(placements, placements_nbytes);
+  if (count) reply.u64(count, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlGpuInstanceGetComputeInstanceProfileInfo(void* gpuInstance, unsigned profile, unsigned engProfile, void* info) {
   Call call(kOp_nvmlGpuInstanceGetComputeInstanceProfileInfo);
@@ -708,48 +795,80 @@ UMSH_EXPORT int nvmlGpuInstanceGetComputeInstanceProfileInfoV(void* gpuInstance,
   call.handle(kKindNvmlGpuInstance, gpuInstance);
   call.u64(word(profile));
   call.u64(word(engProfile));
-  call.blob(info, 136);
+  call.blob(info, versioned_nbytes(info, 136));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (info) reply.bytes(info, 136);
+  if (info) reply.blob(info, versioned_nbytes(info, 136));
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlGpuInstanceGetComputeInstanceRemainingCapacity() { return refuse("nvmlGpuInstanceGetComputeInstanceRemainingCapacity", 3); }
+UMSH_EXPORT int nvmlGpuInstanceGetComputeInstanceRemainingCapacity(void* gpuInstance, unsigned profileId, unsigned* count) {
+  Call call(kOp_nvmlGpuInstanceGetComputeInstanceRemainingCapacity);
+  call.u64(gpuInstance != nullptr);
+  call.u64(word(profileId));
+  call.u64(count != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (gpuInstance) reply.bytes(gpuInstance, 8);
+  if (count) reply.u64(count, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlGpuInstanceGetComputeInstances() { return refuse("nvmlGpuInstanceGetComputeInstances", 3); }
+UMSH_EXPORT int nvmlGpuInstanceGetComputeInstances(void* gpuInstance, unsigned profileId, void** computeInstances, unsigned* count) {
+  if (computeInstances && too_long(room(count), 8)) return 2;
+  const uint64_t computeInstances_nbytes = room(count) * 8;
+  Call call(kOp_nvmlGpuInstanceGetComputeInstances);
+  call.handle(kKindNvmlGpuInstance, gpuInstance);
+  call.u64(word(profileId));
+  call.u64(computeInstances != nullptr);
+  call.u64(count != nullptr);
+  call.u64(room(count));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (computeInstances) reply.blob(computeInstances, computeInstances_nbytes);
+  if (count) reply.u64(count, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlGpuInstanceGetCreatableVgpus() { return refuse("nvmlGpuInstanceGetCreatableVgpus", 3); }
 
-UMSH_EXPORT int nvmlGpuInstanceGetInfo() { return refuse("nvmlGpuInstanceGetInfo", 3); }
+UMSH_EXPORT int nvmlGpuInstanceGetInfo(void* gpuInstance, void* info) {
+  Call call(kOp_nvmlGpuInstanceGetInfo);
+  call.handle(kKindNvmlGpuInstance, gpuInstance);
+  call.u64(info != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (info) reply.bytes(info, 24);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlGpuInstanceGetVgpuHeterogeneousMode(void* gpuInstance, void* pHeterogeneousMode) {
   Call call(kOp_nvmlGpuInstanceGetVgpuHeterogeneousMode);
   call.handle(kKindNvmlGpuInstance, gpuInstance);
-  call.blob(pHeterogeneousMode, 8);
+  call.blob(pHeterogeneousMode, versioned_nbytes(pHeterogeneousMode, 8));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pHeterogeneousMode) reply.bytes(pHeterogeneousMode, 8);
+  if (pHeterogeneousMode) reply.blob(pHeterogeneousMode, versioned_nbytes(pHeterogeneousMode, 8));
   return reply.ok() ? reply.result : 999;
 }
 
 UMSH_EXPORT int nvmlGpuInstanceGetVgpuSchedulerLog(void* gpuInstance, void* pSchedulerLogInfo) {
   Call call(kOp_nvmlGpuInstanceGetVgpuSchedulerLog);
   call.handle(kKindNvmlGpuInstance, gpuInstance);
-  call.blob(pSchedulerLogInfo, 9632);
+  call.blob(pSchedulerLogInfo, versioned_nbytes(pSchedulerLogInfo, 9632));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pSchedulerLogInfo) reply.bytes(pSchedulerLogInfo, 9632);
+  if (pSchedulerLogInfo) reply.blob(pSchedulerLogInfo, versioned_nbytes(pSchedulerLogInfo, 9632));
   return reply.ok() ? reply.result : 999;
 }
 
 UMSH_EXPORT int nvmlGpuInstanceGetVgpuSchedulerState(void* gpuInstance, void* pSchedulerStateInfo) {
   Call call(kOp_nvmlGpuInstanceGetVgpuSchedulerState);
   call.handle(kKindNvmlGpuInstance, gpuInstance);
-  call.blob(pSchedulerStateInfo, 24);
+  call.blob(pSchedulerStateInfo, versioned_nbytes(pSchedulerStateInfo, 24));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pSchedulerStateInfo) reply.bytes(pSchedulerStateInfo, 24);
+  if (pSchedulerStateInfo) reply.blob(pSchedulerStateInfo, versioned_nbytes(pSchedulerStateInfo, 24));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -765,10 +884,10 @@ UMSH_EXPORT int nvmlGpuInstanceSetVgpuHeterogeneousMode(void* gpuInstance, const
 UMSH_EXPORT int nvmlGpuInstanceSetVgpuSchedulerState(void* gpuInstance, void* pScheduler) {
   Call call(kOp_nvmlGpuInstanceSetVgpuSchedulerState);
   call.handle(kKindNvmlGpuInstance, gpuInstance);
-  call.blob(pScheduler, 24);
+  call.blob(pScheduler, versioned_nbytes(pScheduler, 24));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pScheduler) reply.bytes(pScheduler, 24);
+  if (pScheduler) reply.blob(pScheduler, versioned_nbytes(pScheduler, 24));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -781,9 +900,23 @@ UMSH_EXPORT int nvmlSetVgpuVersion(void* vgpuVersion) {
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlSystemEventSetCreate() { return refuse("nvmlSystemEventSetCreate", 3); }
+UMSH_EXPORT int nvmlSystemEventSetCreate(void* request) {
+  Call call(kOp_nvmlSystemEventSetCreate);
+  call.blob(request, versioned_nbytes(request, 16));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (request) reply.blob(request, versioned_nbytes(request, 16));
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlSystemEventSetFree() { return refuse("nvmlSystemEventSetFree", 3); }
+UMSH_EXPORT int nvmlSystemEventSetFree(void* request) {
+  Call call(kOp_nvmlSystemEventSetFree);
+  call.blob(request, versioned_nbytes(request, 16));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (request) reply.blob(request, versioned_nbytes(request, 16));
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlSystemEventSetWait() { return refuse("nvmlSystemEventSetWait", 3); }
 
@@ -807,19 +940,19 @@ UMSH_EXPORT int nvmlSystemGetConfComputeGpusReadyState(unsigned* isAcceptingWork
 
 UMSH_EXPORT int nvmlSystemGetConfComputeKeyRotationThresholdInfo(void* pKeyRotationThrInfo) {
   Call call(kOp_nvmlSystemGetConfComputeKeyRotationThresholdInfo);
-  call.blob(pKeyRotationThrInfo, 16);
+  call.blob(pKeyRotationThrInfo, versioned_nbytes(pKeyRotationThrInfo, 16));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pKeyRotationThrInfo) reply.bytes(pKeyRotationThrInfo, 16);
+  if (pKeyRotationThrInfo) reply.blob(pKeyRotationThrInfo, versioned_nbytes(pKeyRotationThrInfo, 16));
   return reply.ok() ? reply.result : 999;
 }
 
 UMSH_EXPORT int nvmlSystemGetConfComputeSettings(void* settings) {
   Call call(kOp_nvmlSystemGetConfComputeSettings);
-  call.blob(settings, 20);
+  call.blob(settings, versioned_nbytes(settings, 20));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (settings) reply.bytes(settings, 20);
+  if (settings) reply.blob(settings, versioned_nbytes(settings, 20));
   return reply.ok() ? reply.result : 999;
 }
 

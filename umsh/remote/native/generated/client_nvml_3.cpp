@@ -12,13 +12,53 @@ UMSH_EXPORT int nvmlSystemGetCudaDriverVersion_v2(int* cudaDriverVersion) {
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlSystemGetDriverBranch() { return refuse("nvmlSystemGetDriverBranch", 3); }
+UMSH_EXPORT int nvmlSystemGetDriverBranch(void* branchInfo, unsigned length) {
+  Call call(kOp_nvmlSystemGetDriverBranch);
+  call.blob(branchInfo, versioned_nbytes(branchInfo, 84));
+  call.u64(word(length));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (branchInfo) reply.blob(branchInfo, versioned_nbytes(branchInfo, 84));
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlSystemGetDriverVersion() { return refuse("nvmlSystemGetDriverVersion", 3); }
+UMSH_EXPORT int nvmlSystemGetDriverVersion(char* version, unsigned length) {
+  if (version && too_long(uint64_t(length), 1)) return 2;
+  const uint64_t version_nbytes = uint64_t(length) * 1;
+  Call call(kOp_nvmlSystemGetDriverVersion);
+  call.u64(version != nullptr);
+  call.u64(word(length));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (version) reply.blob(version, version_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlSystemGetHicVersion() { return refuse("nvmlSystemGetHicVersion", 3); }
+UMSH_EXPORT int nvmlSystemGetHicVersion(unsigned* hwbcCount, void* hwbcEntries) {
+  if (hwbcEntries && too_long(room(hwbcCount), 36)) return 2;
+  const uint64_t hwbcEntries_nbytes = room(hwbcCount) * 36;
+  Call call(kOp_nvmlSystemGetHicVersion);
+  call.u64(hwbcCount != nullptr);
+  call.u64(room(hwbcCount));
+  call.u64(hwbcEntries != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (hwbcCount) reply.u64(hwbcCount, 4);
+  if (hwbcEntries) reply.blob(hwbcEntries, hwbcEntries_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlSystemGetNVMLVersion() { return refuse("nvmlSystemGetNVMLVersion", 3); }
+UMSH_EXPORT int nvmlSystemGetNVMLVersion(char* version, unsigned length) {
+  if (version && too_long(uint64_t(length), 1)) return 2;
+  const uint64_t version_nbytes = uint64_t(length) * 1;
+  Call call(kOp_nvmlSystemGetNVMLVersion);
+  call.u64(version != nullptr);
+  call.u64(word(length));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (version) reply.blob(version, version_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlSystemGetNvlinkBwMode(unsigned* nvlinkBwMode) {
   Call call(kOp_nvmlSystemGetNvlinkBwMode);
@@ -29,11 +69,42 @@ UMSH_EXPORT int nvmlSystemGetNvlinkBwMode(unsigned* nvlinkBwMode) {
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlSystemGetProcessName() { return refuse("nvmlSystemGetProcessName", 3); }
+UMSH_EXPORT int nvmlSystemGetProcessName(unsigned pid, char* name, unsigned length) {
+  if (name && too_long(uint64_t(length), 1)) return 2;
+  const uint64_t name_nbytes = uint64_t(length) * 1;
+  Call call(kOp_nvmlSystemGetProcessName);
+  call.u64(word(pid));
+  call.u64(name != nullptr);
+  call.u64(word(length));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (name) reply.blob(name, name_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlSystemGetTopologyGpuSet() { return refuse("nvmlSystemGetTopologyGpuSet", 3); }
+UMSH_EXPORT int nvmlSystemGetTopologyGpuSet(unsigned cpuNumber, unsigned* count, void** deviceArray) {
+  if (deviceArray && too_long(room(count), 8)) return 2;
+  const uint64_t deviceArray_nbytes = room(count) * 8;
+  Call call(kOp_nvmlSystemGetTopologyGpuSet);
+  call.u64(word(cpuNumber));
+  call.u64(count != nullptr);
+  call.u64(room(count));
+  call.u64(deviceArray != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (count) reply.u64(count, 4);
+  if (deviceArray) reply.blob(deviceArray, deviceArray_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlSystemRegisterEvents() { return refuse("nvmlSystemRegisterEvents", 3); }
+UMSH_EXPORT int nvmlSystemRegisterEvents(void* request) {
+  Call call(kOp_nvmlSystemRegisterEvents);
+  call.blob(request, versioned_nbytes(request, 24));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (request) reply.blob(request, versioned_nbytes(request, 24));
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlSystemSetConfComputeGpusReadyState(unsigned isAcceptingWork) {
   Call call(kOp_nvmlSystemSetConfComputeGpusReadyState);
@@ -43,10 +114,10 @@ UMSH_EXPORT int nvmlSystemSetConfComputeGpusReadyState(unsigned isAcceptingWork)
 
 UMSH_EXPORT int nvmlSystemSetConfComputeKeyRotationThresholdInfo(void* pKeyRotationThrInfo) {
   Call call(kOp_nvmlSystemSetConfComputeKeyRotationThresholdInfo);
-  call.blob(pKeyRotationThrInfo, 16);
+  call.blob(pKeyRotationThrInfo, versioned_nbytes(pKeyRotationThrInfo, 16));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pKeyRotationThrInfo) reply.bytes(pKeyRotationThrInfo, 16);
+  if (pKeyRotationThrInfo) reply.blob(pKeyRotationThrInfo, versioned_nbytes(pKeyRotationThrInfo, 16));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -56,9 +127,29 @@ UMSH_EXPORT int nvmlSystemSetNvlinkBwMode(unsigned nvlinkBwMode) {
   return call.status();
 }
 
-UMSH_EXPORT int nvmlUnitGetCount() { return refuse("nvmlUnitGetCount", 3); }
+UMSH_EXPORT int nvmlUnitGetCount(unsigned* unitCount) {
+  Call call(kOp_nvmlUnitGetCount);
+  call.u64(unitCount != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (unitCount) reply.u64(unitCount, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlUnitGetDevices() { return refuse("nvmlUnitGetDevices", 3); }
+UMSH_EXPORT int nvmlUnitGetDevices(void* unit, unsigned* deviceCount, void** devices) {
+  if (devices && too_long(room(deviceCount), 8)) return 2;
+  const uint64_t devices_nbytes = room(deviceCount) * 8;
+  Call call(kOp_nvmlUnitGetDevices);
+  call.handle(kKindNvmlUnit, unit);
+  call.u64(deviceCount != nullptr);
+  call.u64(room(deviceCount));
+  call.u64(devices != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (deviceCount) reply.u64(deviceCount, 4);
+  if (devices) reply.blob(devices, devices_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlUnitGetFanSpeedInfo(void* unit, void* fanSpeeds) {
   Call call(kOp_nvmlUnitGetFanSpeedInfo);
@@ -144,7 +235,20 @@ UMSH_EXPORT int nvmlVgpuInstanceGetAccountingMode(unsigned vgpuInstance, int* mo
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlVgpuInstanceGetAccountingPids() { return refuse("nvmlVgpuInstanceGetAccountingPids", 3); }
+UMSH_EXPORT int nvmlVgpuInstanceGetAccountingPids(unsigned vgpuInstance, unsigned* count, unsigned* pids) {
+  if (pids && too_long(room(count), 4)) return 2;
+  const uint64_t pids_nbytes = room(count) * 4;
+  Call call(kOp_nvmlVgpuInstanceGetAccountingPids);
+  call.u64(word(vgpuInstance));
+  call.u64(count != nullptr);
+  call.u64(room(count));
+  call.u64(pids != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (count) reply.u64(count, 4);
+  if (pids) reply.blob(pids, pids_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlVgpuInstanceGetAccountingStats(unsigned vgpuInstance, unsigned pid, void* stats) {
   Call call(kOp_nvmlVgpuInstanceGetAccountingStats);
@@ -177,11 +281,49 @@ UMSH_EXPORT int nvmlVgpuInstanceGetEncoderCapacity(unsigned vgpuInstance, unsign
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlVgpuInstanceGetEncoderSessions() { return refuse("nvmlVgpuInstanceGetEncoderSessions", 3); }
+UMSH_EXPORT int nvmlVgpuInstanceGetEncoderSessions(unsigned vgpuInstance, unsigned* sessionCount, void* sessionInfo) {
+  if (sessionInfo && too_long(room(sessionCount), 32)) return 2;
+  const uint64_t sessionInfo_nbytes = room(sessionCount) * 32;
+  Call call(kOp_nvmlVgpuInstanceGetEncoderSessions);
+  call.u64(word(vgpuInstance));
+  call.u64(sessionCount != nullptr);
+  call.u64(room(sessionCount));
+  call.u64(sessionInfo != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (sessionCount) reply.u64(sessionCount, 4);
+  if (sessionInfo) reply.blob(sessionInfo, sessionInfo_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlVgpuInstanceGetEncoderStats() { return refuse("nvmlVgpuInstanceGetEncoderStats", 3); }
+UMSH_EXPORT int nvmlVgpuInstanceGetEncoderStats(unsigned vgpuInstance, unsigned* sessionCount, unsigned* averageFps, unsigned* averageLatency) {
+  Call call(kOp_nvmlVgpuInstanceGetEncoderStats);
+  call.u64(word(vgpuInstance));
+  call.u64(sessionCount != nullptr);
+  call.u64(averageFps != nullptr);
+  call.u64(averageLatency != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (sessionCount) reply.u64(sessionCount, 4);
+  if (averageFps) reply.u64(averageFps, 4);
+  if (averageLatency) reply.u64(averageLatency, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlVgpuInstanceGetFBCSessions() { return refuse("nvmlVgpuInstanceGetFBCSessions", 3); }
+UMSH_EXPORT int nvmlVgpuInstanceGetFBCSessions(unsigned vgpuInstance, unsigned* sessionCount, void* sessionInfo) {
+  if (sessionInfo && too_long(room(sessionCount), 48)) return 2;
+  const uint64_t sessionInfo_nbytes = room(sessionCount) * 48;
+  Call call(kOp_nvmlVgpuInstanceGetFBCSessions);
+  call.u64(word(vgpuInstance));
+  call.u64(sessionCount != nullptr);
+  call.u64(room(sessionCount));
+  call.u64(sessionInfo != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (sessionCount) reply.u64(sessionCount, 4);
+  if (sessionInfo) reply.blob(sessionInfo, sessionInfo_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlVgpuInstanceGetFBCStats(unsigned vgpuInstance, void* fbcStats) {
   Call call(kOp_nvmlVgpuInstanceGetFBCStats);
@@ -223,7 +365,20 @@ UMSH_EXPORT int nvmlVgpuInstanceGetGpuInstanceId(unsigned vgpuInstance, unsigned
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlVgpuInstanceGetGpuPciId() { return refuse("nvmlVgpuInstanceGetGpuPciId", 3); }
+UMSH_EXPORT int nvmlVgpuInstanceGetGpuPciId(unsigned vgpuInstance, char* vgpuPciId, unsigned* length) {
+  if (vgpuPciId && too_long(room(length), 1)) return 2;
+  const uint64_t vgpuPciId_nbytes = room(length) * 1;
+  Call call(kOp_nvmlVgpuInstanceGetGpuPciId);
+  call.u64(word(vgpuInstance));
+  call.u64(vgpuPciId != nullptr);
+  call.u64(length != nullptr);
+  call.u64(room(length));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (vgpuPciId) reply.blob(vgpuPciId, vgpuPciId_nbytes);
+  if (length) reply.u64(length, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlVgpuInstanceGetLicenseInfo(unsigned vgpuInstance, void* licenseInfo) {
   Call call(kOp_nvmlVgpuInstanceGetLicenseInfo);
@@ -255,27 +410,51 @@ UMSH_EXPORT int nvmlVgpuInstanceGetLicenseStatus(unsigned vgpuInstance, unsigned
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlVgpuInstanceGetMdevUUID() { return refuse("nvmlVgpuInstanceGetMdevUUID", 3); }
+UMSH_EXPORT int nvmlVgpuInstanceGetMdevUUID(unsigned vgpuInstance, char* mdevUuid, unsigned size) {
+  if (mdevUuid && too_long(uint64_t(size), 1)) return 2;
+  const uint64_t mdevUuid_nbytes = uint64_t(size) * 1;
+  Call call(kOp_nvmlVgpuInstanceGetMdevUUID);
+  call.u64(word(vgpuInstance));
+  call.u64(mdevUuid != nullptr);
+  call.u64(word(size));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (mdevUuid) reply.blob(mdevUuid, mdevUuid_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlVgpuInstanceGetMetadata() { return refuse("nvmlVgpuInstanceGetMetadata", 3); }
+UMSH_EXPORT int nvmlVgpuInstanceGetMetadata(unsigned vgpuInstance, void* vgpuMetadata, unsigned* bufferSize) {
+  if (vgpuMetadata && too_long(room(bufferSize), 1)) return 2;
+  const uint64_t vgpuMetadata_nbytes = room(bufferSize) * 1;
+  Call call(kOp_nvmlVgpuInstanceGetMetadata);
+  call.u64(word(vgpuInstance));
+  call.u64(vgpuMetadata != nullptr);
+  call.u64(bufferSize != nullptr);
+  call.u64(room(bufferSize));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (vgpuMetadata) reply.blob(vgpuMetadata, vgpuMetadata_nbytes);
+  if (bufferSize) reply.u64(bufferSize, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlVgpuInstanceGetPlacementId(unsigned vgpuInstance, void* pPlacement) {
   Call call(kOp_nvmlVgpuInstanceGetPlacementId);
   call.u64(word(vgpuInstance));
-  call.blob(pPlacement, 8);
+  call.blob(pPlacement, versioned_nbytes(pPlacement, 8));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pPlacement) reply.bytes(pPlacement, 8);
+  if (pPlacement) reply.blob(pPlacement, versioned_nbytes(pPlacement, 8));
   return reply.ok() ? reply.result : 999;
 }
 
 UMSH_EXPORT int nvmlVgpuInstanceGetRuntimeStateSize(unsigned vgpuInstance, void* pState) {
   Call call(kOp_nvmlVgpuInstanceGetRuntimeStateSize);
   call.u64(word(vgpuInstance));
-  call.blob(pState, 16);
+  call.blob(pState, versioned_nbytes(pState, 16));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pState) reply.bytes(pState, 16);
+  if (pState) reply.blob(pState, versioned_nbytes(pState, 16));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -289,11 +468,46 @@ UMSH_EXPORT int nvmlVgpuInstanceGetType(unsigned vgpuInstance, unsigned* vgpuTyp
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlVgpuInstanceGetUUID() { return refuse("nvmlVgpuInstanceGetUUID", 3); }
+UMSH_EXPORT int nvmlVgpuInstanceGetUUID(unsigned vgpuInstance, char* uuid, unsigned size) {
+  if (uuid && too_long(uint64_t(size), 1)) return 2;
+  const uint64_t uuid_nbytes = uint64_t(size) * 1;
+  Call call(kOp_nvmlVgpuInstanceGetUUID);
+  call.u64(word(vgpuInstance));
+  call.u64(uuid != nullptr);
+  call.u64(word(size));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (uuid) reply.blob(uuid, uuid_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlVgpuInstanceGetVmDriverVersion() { return refuse("nvmlVgpuInstanceGetVmDriverVersion", 3); }
+UMSH_EXPORT int nvmlVgpuInstanceGetVmDriverVersion(unsigned vgpuInstance, char* version, unsigned length) {
+  if (version && too_long(uint64_t(length), 1)) return 2;
+  const uint64_t version_nbytes = uint64_t(length) * 1;
+  Call call(kOp_nvmlVgpuInstanceGetVmDriverVersion);
+  call.u64(word(vgpuInstance));
+  call.u64(version != nullptr);
+  call.u64(word(length));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (version) reply.blob(version, version_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlVgpuInstanceGetVmID() { return refuse("nvmlVgpuInstanceGetVmID", 3); }
+UMSH_EXPORT int nvmlVgpuInstanceGetVmID(unsigned vgpuInstance, char* vmId, unsigned size, int* vmIdType) {
+  if (vmId && too_long(uint64_t(size), 1)) return 2;
+  const uint64_t vmId_nbytes = uint64_t(size) * 1;
+  Call call(kOp_nvmlVgpuInstanceGetVmID);
+  call.u64(word(vgpuInstance));
+  call.u64(vmId != nullptr);
+  call.u64(word(size));
+  call.u64(vmIdType != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (vmId) reply.blob(vmId, vmId_nbytes);
+  if (vmIdType) reply.u64(vmIdType, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlVgpuInstanceSetEncoderCapacity(unsigned vgpuInstance, unsigned encoderCapacity) {
   Call call(kOp_nvmlVgpuInstanceSetEncoderCapacity);
@@ -305,10 +519,10 @@ UMSH_EXPORT int nvmlVgpuInstanceSetEncoderCapacity(unsigned vgpuInstance, unsign
 UMSH_EXPORT int nvmlVgpuTypeGetBAR1Info(unsigned vgpuTypeId, void* bar1Info) {
   Call call(kOp_nvmlVgpuTypeGetBAR1Info);
   call.u64(word(vgpuTypeId));
-  call.blob(bar1Info, 16);
+  call.blob(bar1Info, versioned_nbytes(bar1Info, 16));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (bar1Info) reply.bytes(bar1Info, 16);
+  if (bar1Info) reply.blob(bar1Info, versioned_nbytes(bar1Info, 16));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -323,7 +537,20 @@ UMSH_EXPORT int nvmlVgpuTypeGetCapabilities(unsigned vgpuTypeId, int capability,
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlVgpuTypeGetClass() { return refuse("nvmlVgpuTypeGetClass", 3); }
+UMSH_EXPORT int nvmlVgpuTypeGetClass(unsigned vgpuTypeId, char* vgpuTypeClass, unsigned* size) {
+  if (vgpuTypeClass && too_long(room(size), 1)) return 2;
+  const uint64_t vgpuTypeClass_nbytes = room(size) * 1;
+  Call call(kOp_nvmlVgpuTypeGetClass);
+  call.u64(word(vgpuTypeId));
+  call.u64(vgpuTypeClass != nullptr);
+  call.u64(size != nullptr);
+  call.u64(room(size));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (vgpuTypeClass) reply.blob(vgpuTypeClass, vgpuTypeClass_nbytes);
+  if (size) reply.u64(size, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlVgpuTypeGetDeviceID(unsigned vgpuTypeId, uint64_t* deviceID, uint64_t* subsystemID) {
   Call call(kOp_nvmlVgpuTypeGetDeviceID);
@@ -357,7 +584,15 @@ UMSH_EXPORT int nvmlVgpuTypeGetFrameRateLimit(unsigned vgpuTypeId, unsigned* fra
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlVgpuTypeGetFramebufferSize() { return refuse("nvmlVgpuTypeGetFramebufferSize", 3); }
+UMSH_EXPORT int nvmlVgpuTypeGetFramebufferSize(unsigned vgpuTypeId, uint64_t* fbSize) {
+  Call call(kOp_nvmlVgpuTypeGetFramebufferSize);
+  call.u64(word(vgpuTypeId));
+  call.u64(fbSize != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (fbSize) reply.u64(fbSize, 8);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlVgpuTypeGetGpuInstanceProfileId(unsigned vgpuTypeId, unsigned* gpuInstanceProfileId) {
   Call call(kOp_nvmlVgpuTypeGetGpuInstanceProfileId);
@@ -369,18 +604,47 @@ UMSH_EXPORT int nvmlVgpuTypeGetGpuInstanceProfileId(unsigned vgpuTypeId, unsigne
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlVgpuTypeGetGspHeapSize() { return refuse("nvmlVgpuTypeGetGspHeapSize", 3); }
+UMSH_EXPORT int nvmlVgpuTypeGetGspHeapSize(unsigned vgpuTypeId, uint64_t* gspHeapSize) {
+  Call call(kOp_nvmlVgpuTypeGetGspHeapSize);
+  call.u64(word(vgpuTypeId));
+  call.u64(gspHeapSize != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (gspHeapSize) reply.u64(gspHeapSize, 8);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlVgpuTypeGetLicense() { return refuse("nvmlVgpuTypeGetLicense", 3); }
+UMSH_EXPORT int nvmlVgpuTypeGetLicense(unsigned vgpuTypeId, char* vgpuTypeLicenseString, unsigned size) {
+  if (vgpuTypeLicenseString && too_long(uint64_t(size), 1)) return 2;
+  const uint64_t vgpuTypeLicenseString_nbytes = uint64_t(size) * 1;
+  Call call(kOp_nvmlVgpuTypeGetLicense);
+  call.u64(word(vgpuTypeId));
+  call.u64(vgpuTypeLicenseString != nullptr);
+  call.u64(word(size));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (vgpuTypeLicenseString) reply.blob(vgpuTypeLicenseString, vgpuTypeLicenseString_nbytes);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlVgpuTypeGetMaxInstances() { return refuse("nvmlVgpuTypeGetMaxInstances", 3); }
+UMSH_EXPORT int nvmlVgpuTypeGetMaxInstances(void* device, unsigned vgpuTypeId, unsigned* vgpuInstanceCount) {
+  Call call(kOp_nvmlVgpuTypeGetMaxInstances);
+  call.u64(device != nullptr);
+  call.u64(word(vgpuTypeId));
+  call.u64(vgpuInstanceCount != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (device) reply.bytes(device, 8);
+  if (vgpuInstanceCount) reply.u64(vgpuInstanceCount, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlVgpuTypeGetMaxInstancesPerGpuInstance(void* pMaxInstance) {
   Call call(kOp_nvmlVgpuTypeGetMaxInstancesPerGpuInstance);
-  call.blob(pMaxInstance, 12);
+  call.blob(pMaxInstance, versioned_nbytes(pMaxInstance, 12));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pMaxInstance) reply.bytes(pMaxInstance, 12);
+  if (pMaxInstance) reply.blob(pMaxInstance, versioned_nbytes(pMaxInstance, 12));
   return reply.ok() ? reply.result : 999;
 }
 
@@ -394,9 +658,30 @@ UMSH_EXPORT int nvmlVgpuTypeGetMaxInstancesPerVm(unsigned vgpuTypeId, unsigned* 
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int nvmlVgpuTypeGetName() { return refuse("nvmlVgpuTypeGetName", 3); }
+UMSH_EXPORT int nvmlVgpuTypeGetName(unsigned vgpuTypeId, char* vgpuTypeName, unsigned* size) {
+  if (vgpuTypeName && too_long(room(size), 1)) return 2;
+  const uint64_t vgpuTypeName_nbytes = room(size) * 1;
+  Call call(kOp_nvmlVgpuTypeGetName);
+  call.u64(word(vgpuTypeId));
+  call.u64(vgpuTypeName != nullptr);
+  call.u64(size != nullptr);
+  call.u64(room(size));
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (vgpuTypeName) reply.blob(vgpuTypeName, vgpuTypeName_nbytes);
+  if (size) reply.u64(size, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
-UMSH_EXPORT int nvmlVgpuTypeGetNumDisplayHeads() { return refuse("nvmlVgpuTypeGetNumDisplayHeads", 3); }
+UMSH_EXPORT int nvmlVgpuTypeGetNumDisplayHeads(unsigned vgpuTypeId, unsigned* numDisplayHeads) {
+  Call call(kOp_nvmlVgpuTypeGetNumDisplayHeads);
+  call.u64(word(vgpuTypeId));
+  call.u64(numDisplayHeads != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (numDisplayHeads) reply.u64(numDisplayHeads, 4);
+  return reply.ok() ? reply.result : 999;
+}
 
 UMSH_EXPORT int nvmlVgpuTypeGetResolution(unsigned vgpuTypeId, unsigned displayIndex, unsigned* xdim, unsigned* ydim) {
   Call call(kOp_nvmlVgpuTypeGetResolution);

@@ -8,20 +8,15 @@
 namespace umsh {
 
 struct Driver {
-  int (*cuArray3DCreate)(void**, const void*) = nullptr;
   int (*cuArray3DCreate_v2)(void**, const void*) = nullptr;
-  int (*cuArray3DGetDescriptor)(void*, void*) = nullptr;
   int (*cuArray3DGetDescriptor_v2)(void*, void*) = nullptr;
-  int (*cuArrayCreate)(void**, const void*) = nullptr;
   int (*cuArrayCreate_v2)(void**, const void*) = nullptr;
   int (*cuArrayDestroy)(void*) = nullptr;
-  int (*cuArrayGetDescriptor)(void*, void*) = nullptr;
   int (*cuArrayGetDescriptor_v2)(void*, void*) = nullptr;
   int (*cuArrayGetMemoryRequirements)(void*, void*, int) = nullptr;
   int (*cuArrayGetPlane)(void**, void*, unsigned) = nullptr;
   int (*cuArrayGetSparseProperties)(void*, void*) = nullptr;
   int (*cuCtxAttach)(void**, unsigned) = nullptr;
-  int (*cuCtxCreate)(void**, unsigned, int) = nullptr;
   int (*cuCtxCreate_v2)(void**, unsigned, int) = nullptr;
   int (*cuCtxCreate_v3)(void**, void*, int, unsigned, int) = nullptr;
   int (*cuCtxCreate_v4)(void**, void*, unsigned, int) = nullptr;
@@ -57,6 +52,8 @@ struct Driver {
   int (*cuCtxSynchronize)() = nullptr;
   int (*cuCtxSynchronize_v2)(void*) = nullptr;
   int (*cuCtxWaitEvent)(void*, void*) = nullptr;
+  int (*cuDevResourceGenerateDesc)(void**, void*, unsigned) = nullptr;
+  int (*cuDevSmResourceSplitByCount)(void*, unsigned*, const void*, void*, unsigned, unsigned) = nullptr;
   int (*cuDeviceCanAccessPeer)(int*, int, int) = nullptr;
   int (*cuDeviceComputeCapability)(int*, int*, int) = nullptr;
   int (*cuDeviceGet)(int*, int) = nullptr;
@@ -66,6 +63,7 @@ struct Driver {
   int (*cuDeviceGetDefaultMemPool)(void**, int) = nullptr;
   int (*cuDeviceGetDevResource)(int, void*, int) = nullptr;
   int (*cuDeviceGetExecAffinitySupport)(int*, int, int) = nullptr;
+  int (*cuDeviceGetGraphMemAttribute)(int, int, void*) = nullptr;
   int (*cuDeviceGetHostAtomicCapabilities)(unsigned*, const int*, unsigned, int) = nullptr;
   int (*cuDeviceGetLuid)(char*, unsigned*, int) = nullptr;
   int (*cuDeviceGetMemPool)(void**, int) = nullptr;
@@ -86,8 +84,8 @@ struct Driver {
   int (*cuDevicePrimaryCtxRetain)(void**, int) = nullptr;
   int (*cuDevicePrimaryCtxSetFlags)(int, unsigned) = nullptr;
   int (*cuDevicePrimaryCtxSetFlags_v2)(int, unsigned) = nullptr;
+  int (*cuDeviceSetGraphMemAttribute)(int, int, void*) = nullptr;
   int (*cuDeviceSetMemPool)(int, void*) = nullptr;
-  int (*cuDeviceTotalMem)(unsigned*, int) = nullptr;
   int (*cuDeviceTotalMem_v2)(uint64_t*, int) = nullptr;
   int (*cuDriverGetVersion)(int*) = nullptr;
   int (*cuEventCreate)(void**, unsigned) = nullptr;
@@ -122,7 +120,10 @@ struct Driver {
   int (*cuGraphAddEmptyNode)(void**, void*, void* const*, uint64_t) = nullptr;
   int (*cuGraphAddEventRecordNode)(void**, void*, void* const*, uint64_t, void*) = nullptr;
   int (*cuGraphAddEventWaitNode)(void**, void*, void* const*, uint64_t, void*) = nullptr;
-  int (*cuGraphAddMemFreeNode)(void**, void*, void* const*, uint64_t, uint64_t) = nullptr;
+  int (*cuGraphAddKernelNode)(void**, void*, void* const*, uint64_t, const void*) = nullptr;
+  int (*cuGraphAddKernelNode_v2)(void**, void*, void* const*, uint64_t, const void*) = nullptr;
+  int (*cuGraphAddMemcpyNode)(void**, void*, void* const*, uint64_t, const void*, void*) = nullptr;
+  int (*cuGraphAddMemsetNode)(void**, void*, void* const*, uint64_t, const void*, void*) = nullptr;
   int (*cuGraphChildGraphNodeGetGraph)(void*, void**) = nullptr;
   int (*cuGraphClone)(void**, void*) = nullptr;
   int (*cuGraphConditionalHandleCreate)(uint64_t*, void*, void*, unsigned, unsigned) = nullptr;
@@ -138,13 +139,27 @@ struct Driver {
   int (*cuGraphExecEventRecordNodeSetEvent)(void*, void*, void*) = nullptr;
   int (*cuGraphExecEventWaitNodeSetEvent)(void*, void*, void*) = nullptr;
   int (*cuGraphExecGetFlags)(void*, uint64_t*) = nullptr;
+  int (*cuGraphExecKernelNodeSetParams)(void*, void*, const void*) = nullptr;
+  int (*cuGraphExecKernelNodeSetParams_v2)(void*, void*, const void*) = nullptr;
   int (*cuGraphExecMemcpyNodeSetParams)(void*, void*, const void*, void*) = nullptr;
   int (*cuGraphExecMemsetNodeSetParams)(void*, void*, const void*, void*) = nullptr;
   int (*cuGraphExecUpdate)(void*, void*, void**, int*) = nullptr;
   int (*cuGraphExecUpdate_v2)(void*, void*, void*) = nullptr;
+  int (*cuGraphGetEdges)(void*, void**, void**, uint64_t*) = nullptr;
+  int (*cuGraphGetEdges_v2)(void*, void**, void**, void*, uint64_t*) = nullptr;
+  int (*cuGraphGetNodes)(void*, void**, uint64_t*) = nullptr;
+  int (*cuGraphGetRootNodes)(void*, void**, uint64_t*) = nullptr;
+  int (*cuGraphInstantiate)(void**, void*, void**, char*, uint64_t) = nullptr;
   int (*cuGraphInstantiateWithFlags)(void**, void*, uint64_t) = nullptr;
   int (*cuGraphInstantiateWithParams)(void**, void*, void*) = nullptr;
+  int (*cuGraphInstantiate_v2)(void**, void*, void**, char*, uint64_t) = nullptr;
   int (*cuGraphKernelNodeCopyAttributes)(void*, void*) = nullptr;
+  int (*cuGraphKernelNodeGetAttribute)(void*, int, void*) = nullptr;
+  int (*cuGraphKernelNodeGetParams)(void*, void*) = nullptr;
+  int (*cuGraphKernelNodeGetParams_v2)(void*, void*) = nullptr;
+  int (*cuGraphKernelNodeSetAttribute)(void*, int, const void*) = nullptr;
+  int (*cuGraphKernelNodeSetParams)(void*, const void*) = nullptr;
+  int (*cuGraphKernelNodeSetParams_v2)(void*, const void*) = nullptr;
   int (*cuGraphLaunch)(void*, void*) = nullptr;
   int (*cuGraphMemFreeNodeGetParams)(void*, uint64_t*) = nullptr;
   int (*cuGraphMemcpyNodeGetParams)(void*, void*) = nullptr;
@@ -152,13 +167,15 @@ struct Driver {
   int (*cuGraphMemsetNodeGetParams)(void*, void*) = nullptr;
   int (*cuGraphMemsetNodeSetParams)(void*, const void*) = nullptr;
   int (*cuGraphNodeFindInClone)(void**, void*, void*) = nullptr;
+  int (*cuGraphNodeGetDependencies)(void*, void**, uint64_t*) = nullptr;
+  int (*cuGraphNodeGetDependencies_v2)(void*, void**, void*, uint64_t*) = nullptr;
+  int (*cuGraphNodeGetDependentNodes)(void*, void**, uint64_t*) = nullptr;
+  int (*cuGraphNodeGetDependentNodes_v2)(void*, void**, void*, uint64_t*) = nullptr;
   int (*cuGraphNodeGetEnabled)(void*, void*, unsigned*) = nullptr;
   int (*cuGraphNodeGetType)(void*, int*) = nullptr;
   int (*cuGraphNodeSetEnabled)(void*, void*, unsigned) = nullptr;
-  int (*cuGraphReleaseUserObject)(void*, void*, unsigned) = nullptr;
   int (*cuGraphRemoveDependencies)(void*, void* const*, void* const*, uint64_t) = nullptr;
   int (*cuGraphRemoveDependencies_v2)(void*, void* const*, void* const*, const void*, uint64_t) = nullptr;
-  int (*cuGraphRetainUserObject)(void*, void*, unsigned, unsigned) = nullptr;
   int (*cuGraphUpload)(void*, void*) = nullptr;
   int (*cuGreenCtxCreate)(void**, void*, int, unsigned) = nullptr;
   int (*cuGreenCtxDestroy)(void*) = nullptr;
@@ -192,6 +209,13 @@ struct Driver {
   int (*cuLibraryLoadData)(void**, const void*, int*, void**, unsigned, int*, void**, unsigned) = nullptr;
   int (*cuLibraryLoadFromFile)(void**, const char*, int*, void**, unsigned, int*, void**, unsigned) = nullptr;
   int (*cuLibraryUnload)(void*) = nullptr;
+  int (*cuLinkAddData)(void*, int, void*, uint64_t, const char*, unsigned, int*, void**) = nullptr;
+  int (*cuLinkAddData_v2)(void*, int, void*, uint64_t, const char*, unsigned, int*, void**) = nullptr;
+  int (*cuLinkAddFile)(void*, int, const char*, unsigned, int*, void**) = nullptr;
+  int (*cuLinkAddFile_v2)(void*, int, const char*, unsigned, int*, void**) = nullptr;
+  int (*cuLinkComplete)(void*, void**, uint64_t*) = nullptr;
+  int (*cuLinkCreate)(unsigned, int*, void**, void**) = nullptr;
+  int (*cuLinkCreate_v2)(unsigned, int*, void**, void**) = nullptr;
   int (*cuLinkDestroy)(void*) = nullptr;
   int (*cuMemAddressFree)(uint64_t, uint64_t) = nullptr;
   int (*cuMemAddressReserve)(uint64_t*, uint64_t, uint64_t, uint64_t, uint64_t) = nullptr;
@@ -204,6 +228,8 @@ struct Driver {
   int (*cuMemAllocPitch_v2)(uint64_t*, uint64_t*, uint64_t, uint64_t, unsigned) = nullptr;
   int (*cuMemAlloc_v2)(uint64_t*, uint64_t) = nullptr;
   int (*cuMemCreate)(uint64_t*, uint64_t, const void*, uint64_t) = nullptr;
+  int (*cuMemDiscardAndPrefetchBatchAsync)(uint64_t*, uint64_t*, uint64_t, void*, uint64_t*, uint64_t, uint64_t, void*) = nullptr;
+  int (*cuMemDiscardBatchAsync)(uint64_t*, uint64_t*, uint64_t, uint64_t, void*) = nullptr;
   int (*cuMemFreeAsync)(uint64_t, void*) = nullptr;
   int (*cuMemFreeHost)(void*) = nullptr;
   int (*cuMemFree_v2)(uint64_t) = nullptr;
@@ -212,7 +238,6 @@ struct Driver {
   int (*cuMemGetAllocationGranularity)(uint64_t*, const void*, int) = nullptr;
   int (*cuMemGetAllocationPropertiesFromHandle)(void*, uint64_t) = nullptr;
   int (*cuMemGetDefaultMemPool)(void**, void*, int) = nullptr;
-  int (*cuMemGetInfo)(unsigned*, unsigned*) = nullptr;
   int (*cuMemGetInfo_v2)(uint64_t*, uint64_t*) = nullptr;
   int (*cuMemGetMemPool)(void**, void*, int) = nullptr;
   int (*cuMemHostAlloc)(void**, uint64_t, unsigned) = nullptr;
@@ -224,10 +249,15 @@ struct Driver {
   int (*cuMemPoolCreate)(void**, const void*) = nullptr;
   int (*cuMemPoolDestroy)(void*) = nullptr;
   int (*cuMemPoolGetAccess)(int*, void*, void*) = nullptr;
+  int (*cuMemPoolGetAttribute)(void*, int, void*) = nullptr;
   int (*cuMemPoolSetAccess)(void*, const void*, uint64_t) = nullptr;
+  int (*cuMemPoolSetAttribute)(void*, int, void*) = nullptr;
   int (*cuMemPoolTrimTo)(void*, uint64_t) = nullptr;
   int (*cuMemPrefetchAsync)(uint64_t, uint64_t, int, void*) = nullptr;
   int (*cuMemPrefetchAsync_v2)(uint64_t, uint64_t, uint64_t, unsigned, void*) = nullptr;
+  int (*cuMemPrefetchBatchAsync)(uint64_t*, uint64_t*, uint64_t, void*, uint64_t*, uint64_t, uint64_t, void*) = nullptr;
+  int (*cuMemRangeGetAttribute)(void*, uint64_t, int, uint64_t, uint64_t) = nullptr;
+  int (*cuMemRangeGetAttributes)(void**, uint64_t*, int*, uint64_t, uint64_t, uint64_t) = nullptr;
   int (*cuMemRelease)(uint64_t) = nullptr;
   int (*cuMemRetainAllocationHandle)(uint64_t*, void*) = nullptr;
   int (*cuMemSetAccess)(uint64_t, uint64_t, const void*, uint64_t) = nullptr;
@@ -242,11 +272,12 @@ struct Driver {
   int (*cuMemcpy3DPeerAsync)(const void*, void*) = nullptr;
   int (*cuMemcpy3D_v2)(const void*) = nullptr;
   int (*cuMemcpyAsync)(uint64_t, uint64_t, uint64_t, void*) = nullptr;
-  int (*cuMemcpyAtoA)(void*, unsigned, void*, unsigned, unsigned) = nullptr;
   int (*cuMemcpyAtoA_v2)(void*, uint64_t, void*, uint64_t, uint64_t) = nullptr;
   int (*cuMemcpyAtoD_v2)(uint64_t, void*, uint64_t, uint64_t) = nullptr;
   int (*cuMemcpyAtoHAsync_v2)(void*, void*, uint64_t, uint64_t, void*) = nullptr;
   int (*cuMemcpyAtoH_v2)(void*, void*, uint64_t, uint64_t) = nullptr;
+  int (*cuMemcpyBatchAsync)(uint64_t*, uint64_t*, uint64_t*, uint64_t, void*, uint64_t*, uint64_t, uint64_t*, void*) = nullptr;
+  int (*cuMemcpyBatchAsync_v2)(uint64_t*, uint64_t*, uint64_t*, uint64_t, void*, uint64_t*, uint64_t, void*) = nullptr;
   int (*cuMemcpyDtoA_v2)(void*, uint64_t, uint64_t, uint64_t) = nullptr;
   int (*cuMemcpyDtoDAsync_v2)(uint64_t, uint64_t, uint64_t, void*) = nullptr;
   int (*cuMemcpyDtoD_v2)(uint64_t, uint64_t, uint64_t) = nullptr;
@@ -270,6 +301,7 @@ struct Driver {
   int (*cuMemsetD32_v2)(uint64_t, unsigned, uint64_t) = nullptr;
   int (*cuMemsetD8Async)(uint64_t, unsigned char, uint64_t, void*) = nullptr;
   int (*cuMemsetD8_v2)(uint64_t, unsigned char, uint64_t) = nullptr;
+  int (*cuMipmappedArrayCreate)(void**, const void*, unsigned) = nullptr;
   int (*cuMipmappedArrayDestroy)(void*) = nullptr;
   int (*cuMipmappedArrayGetLevel)(void**, void*, unsigned) = nullptr;
   int (*cuMipmappedArrayGetMemoryRequirements)(void*, void*, int) = nullptr;
@@ -295,16 +327,20 @@ struct Driver {
   int (*cuOccupancyAvailableDynamicSMemPerBlock)(uint64_t*, void*, int, int) = nullptr;
   int (*cuOccupancyMaxActiveBlocksPerMultiprocessor)(int*, void*, int, uint64_t) = nullptr;
   int (*cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)(int*, void*, int, uint64_t, unsigned) = nullptr;
+  int (*cuOccupancyMaxPotentialBlockSize)(int*, int*, void*, void*, uint64_t, int) = nullptr;
+  int (*cuOccupancyMaxPotentialBlockSizeWithFlags)(int*, int*, void*, void*, uint64_t, int, unsigned) = nullptr;
   int (*cuParamSetSize)(void*, unsigned) = nullptr;
   int (*cuParamSetTexRef)(void*, int, void*) = nullptr;
   int (*cuParamSetf)(void*, int, float) = nullptr;
   int (*cuParamSeti)(void*, int, unsigned) = nullptr;
+  int (*cuParamSetv)(void*, int, void*, unsigned) = nullptr;
   int (*cuPointerGetAttribute)(void*, int, uint64_t) = nullptr;
   int (*cuPointerGetAttributes)(unsigned, int*, void**, uint64_t) = nullptr;
   int (*cuPointerSetAttribute)(const void*, int, uint64_t) = nullptr;
   int (*cuStreamAddCallback)(void*, void*, void*, unsigned) = nullptr;
   int (*cuStreamAttachMemAsync)(void*, uint64_t, uint64_t, unsigned) = nullptr;
-  int (*cuStreamBeginCapture)(void*) = nullptr;
+  int (*cuStreamBatchMemOp)(void*, unsigned, void*, unsigned) = nullptr;
+  int (*cuStreamBatchMemOp_v2)(void*, unsigned, void*, unsigned) = nullptr;
   int (*cuStreamBeginCaptureToGraph)(void*, void*, void* const*, const void*, uint64_t, int) = nullptr;
   int (*cuStreamBeginCapture_v2)(void*, int) = nullptr;
   int (*cuStreamCopyAttributes)(void*, void*) = nullptr;
@@ -313,7 +349,10 @@ struct Driver {
   int (*cuStreamDestroy)(void*) = nullptr;
   int (*cuStreamDestroy_v2)(void*) = nullptr;
   int (*cuStreamEndCapture)(void*, void**) = nullptr;
+  int (*cuStreamGetAttribute)(void*, int, void*) = nullptr;
   int (*cuStreamGetCaptureInfo)(void*, int*, uint64_t*) = nullptr;
+  int (*cuStreamGetCaptureInfo_v2)(void*, int*, uint64_t*, void**, void**, uint64_t*) = nullptr;
+  int (*cuStreamGetCaptureInfo_v3)(void*, int*, uint64_t*, void**, void**, void**, uint64_t*) = nullptr;
   int (*cuStreamGetCtx)(void*, void**) = nullptr;
   int (*cuStreamGetCtx_v2)(void*, void**, void**) = nullptr;
   int (*cuStreamGetDevice)(void*, int*) = nullptr;
@@ -323,6 +362,7 @@ struct Driver {
   int (*cuStreamGetPriority)(void*, int*) = nullptr;
   int (*cuStreamIsCapturing)(void*, int*) = nullptr;
   int (*cuStreamQuery)(void*) = nullptr;
+  int (*cuStreamSetAttribute)(void*, int, const void*) = nullptr;
   int (*cuStreamSynchronize)(void*) = nullptr;
   int (*cuStreamUpdateCaptureDependencies)(void*, void**, uint64_t, unsigned) = nullptr;
   int (*cuStreamUpdateCaptureDependencies_v2)(void*, void**, const void*, uint64_t, unsigned) = nullptr;
@@ -335,10 +375,18 @@ struct Driver {
   int (*cuStreamWriteValue32_v2)(void*, uint64_t, unsigned, unsigned) = nullptr;
   int (*cuStreamWriteValue64)(void*, uint64_t, uint64_t, unsigned) = nullptr;
   int (*cuStreamWriteValue64_v2)(void*, uint64_t, uint64_t, unsigned) = nullptr;
+  int (*cuSurfObjectCreate)(uint64_t*, const void*) = nullptr;
   int (*cuSurfObjectDestroy)(uint64_t) = nullptr;
+  int (*cuSurfObjectGetResourceDesc)(void*, uint64_t) = nullptr;
   int (*cuSurfRefGetArray)(void**, void*) = nullptr;
   int (*cuSurfRefSetArray)(void*, void*, unsigned) = nullptr;
+  int (*cuTensorMapEncodeIm2col)(void*, int, unsigned, void*, const uint64_t*, const uint64_t*, const int*, const int*, unsigned, unsigned, const unsigned*, int, int, int, int) = nullptr;
+  int (*cuTensorMapEncodeIm2colWide)(void*, int, unsigned, void*, const uint64_t*, const uint64_t*, int, int, unsigned, unsigned, const unsigned*, int, int, int, int, int) = nullptr;
+  int (*cuTensorMapEncodeTiled)(void*, int, unsigned, void*, const uint64_t*, const uint64_t*, const unsigned*, const unsigned*, int, int, int, int) = nullptr;
+  int (*cuTensorMapReplaceAddress)(void*, void*) = nullptr;
+  int (*cuTexObjectCreate)(uint64_t*, const void*, const void*, const void*) = nullptr;
   int (*cuTexObjectDestroy)(uint64_t) = nullptr;
+  int (*cuTexObjectGetResourceDesc)(void*, uint64_t) = nullptr;
   int (*cuTexObjectGetResourceViewDesc)(void*, uint64_t) = nullptr;
   int (*cuTexObjectGetTextureDesc)(void*, uint64_t) = nullptr;
   int (*cuTexRefCreate)(void**) = nullptr;
@@ -370,25 +418,18 @@ struct Driver {
   int (*cuTexRefSetMipmapLevelClamp)(void*, float, float) = nullptr;
   int (*cuTexRefSetMipmappedArray)(void*, void*, unsigned) = nullptr;
   int (*cuThreadExchangeStreamCaptureMode)(int*) = nullptr;
-  int (*cuUserObjectRelease)(void*, unsigned) = nullptr;
-  int (*cuUserObjectRetain)(void*, unsigned) = nullptr;
 };
 
 constexpr const char* kDriverNames[] = {
-    "cuArray3DCreate",
     "cuArray3DCreate_v2",
-    "cuArray3DGetDescriptor",
     "cuArray3DGetDescriptor_v2",
-    "cuArrayCreate",
     "cuArrayCreate_v2",
     "cuArrayDestroy",
-    "cuArrayGetDescriptor",
     "cuArrayGetDescriptor_v2",
     "cuArrayGetMemoryRequirements",
     "cuArrayGetPlane",
     "cuArrayGetSparseProperties",
     "cuCtxAttach",
-    "cuCtxCreate",
     "cuCtxCreate_v2",
     "cuCtxCreate_v3",
     "cuCtxCreate_v4",
@@ -424,6 +465,8 @@ constexpr const char* kDriverNames[] = {
     "cuCtxSynchronize",
     "cuCtxSynchronize_v2",
     "cuCtxWaitEvent",
+    "cuDevResourceGenerateDesc",
+    "cuDevSmResourceSplitByCount",
     "cuDeviceCanAccessPeer",
     "cuDeviceComputeCapability",
     "cuDeviceGet",
@@ -433,6 +476,7 @@ constexpr const char* kDriverNames[] = {
     "cuDeviceGetDefaultMemPool",
     "cuDeviceGetDevResource",
     "cuDeviceGetExecAffinitySupport",
+    "cuDeviceGetGraphMemAttribute",
     "cuDeviceGetHostAtomicCapabilities",
     "cuDeviceGetLuid",
     "cuDeviceGetMemPool",
@@ -453,8 +497,8 @@ constexpr const char* kDriverNames[] = {
     "cuDevicePrimaryCtxRetain",
     "cuDevicePrimaryCtxSetFlags",
     "cuDevicePrimaryCtxSetFlags_v2",
+    "cuDeviceSetGraphMemAttribute",
     "cuDeviceSetMemPool",
-    "cuDeviceTotalMem",
     "cuDeviceTotalMem_v2",
     "cuDriverGetVersion",
     "cuEventCreate",
@@ -489,7 +533,10 @@ constexpr const char* kDriverNames[] = {
     "cuGraphAddEmptyNode",
     "cuGraphAddEventRecordNode",
     "cuGraphAddEventWaitNode",
-    "cuGraphAddMemFreeNode",
+    "cuGraphAddKernelNode",
+    "cuGraphAddKernelNode_v2",
+    "cuGraphAddMemcpyNode",
+    "cuGraphAddMemsetNode",
     "cuGraphChildGraphNodeGetGraph",
     "cuGraphClone",
     "cuGraphConditionalHandleCreate",
@@ -505,13 +552,27 @@ constexpr const char* kDriverNames[] = {
     "cuGraphExecEventRecordNodeSetEvent",
     "cuGraphExecEventWaitNodeSetEvent",
     "cuGraphExecGetFlags",
+    "cuGraphExecKernelNodeSetParams",
+    "cuGraphExecKernelNodeSetParams_v2",
     "cuGraphExecMemcpyNodeSetParams",
     "cuGraphExecMemsetNodeSetParams",
     "cuGraphExecUpdate",
     "cuGraphExecUpdate_v2",
+    "cuGraphGetEdges",
+    "cuGraphGetEdges_v2",
+    "cuGraphGetNodes",
+    "cuGraphGetRootNodes",
+    "cuGraphInstantiate",
     "cuGraphInstantiateWithFlags",
     "cuGraphInstantiateWithParams",
+    "cuGraphInstantiate_v2",
     "cuGraphKernelNodeCopyAttributes",
+    "cuGraphKernelNodeGetAttribute",
+    "cuGraphKernelNodeGetParams",
+    "cuGraphKernelNodeGetParams_v2",
+    "cuGraphKernelNodeSetAttribute",
+    "cuGraphKernelNodeSetParams",
+    "cuGraphKernelNodeSetParams_v2",
     "cuGraphLaunch",
     "cuGraphMemFreeNodeGetParams",
     "cuGraphMemcpyNodeGetParams",
@@ -519,13 +580,15 @@ constexpr const char* kDriverNames[] = {
     "cuGraphMemsetNodeGetParams",
     "cuGraphMemsetNodeSetParams",
     "cuGraphNodeFindInClone",
+    "cuGraphNodeGetDependencies",
+    "cuGraphNodeGetDependencies_v2",
+    "cuGraphNodeGetDependentNodes",
+    "cuGraphNodeGetDependentNodes_v2",
     "cuGraphNodeGetEnabled",
     "cuGraphNodeGetType",
     "cuGraphNodeSetEnabled",
-    "cuGraphReleaseUserObject",
     "cuGraphRemoveDependencies",
     "cuGraphRemoveDependencies_v2",
-    "cuGraphRetainUserObject",
     "cuGraphUpload",
     "cuGreenCtxCreate",
     "cuGreenCtxDestroy",
@@ -559,6 +622,13 @@ constexpr const char* kDriverNames[] = {
     "cuLibraryLoadData",
     "cuLibraryLoadFromFile",
     "cuLibraryUnload",
+    "cuLinkAddData",
+    "cuLinkAddData_v2",
+    "cuLinkAddFile",
+    "cuLinkAddFile_v2",
+    "cuLinkComplete",
+    "cuLinkCreate",
+    "cuLinkCreate_v2",
     "cuLinkDestroy",
     "cuMemAddressFree",
     "cuMemAddressReserve",
@@ -571,6 +641,8 @@ constexpr const char* kDriverNames[] = {
     "cuMemAllocPitch_v2",
     "cuMemAlloc_v2",
     "cuMemCreate",
+    "cuMemDiscardAndPrefetchBatchAsync",
+    "cuMemDiscardBatchAsync",
     "cuMemFreeAsync",
     "cuMemFreeHost",
     "cuMemFree_v2",
@@ -579,7 +651,6 @@ constexpr const char* kDriverNames[] = {
     "cuMemGetAllocationGranularity",
     "cuMemGetAllocationPropertiesFromHandle",
     "cuMemGetDefaultMemPool",
-    "cuMemGetInfo",
     "cuMemGetInfo_v2",
     "cuMemGetMemPool",
     "cuMemHostAlloc",
@@ -591,10 +662,15 @@ constexpr const char* kDriverNames[] = {
     "cuMemPoolCreate",
     "cuMemPoolDestroy",
     "cuMemPoolGetAccess",
+    "cuMemPoolGetAttribute",
     "cuMemPoolSetAccess",
+    "cuMemPoolSetAttribute",
     "cuMemPoolTrimTo",
     "cuMemPrefetchAsync",
     "cuMemPrefetchAsync_v2",
+    "cuMemPrefetchBatchAsync",
+    "cuMemRangeGetAttribute",
+    "cuMemRangeGetAttributes",
     "cuMemRelease",
     "cuMemRetainAllocationHandle",
     "cuMemSetAccess",
@@ -609,11 +685,12 @@ constexpr const char* kDriverNames[] = {
     "cuMemcpy3DPeerAsync",
     "cuMemcpy3D_v2",
     "cuMemcpyAsync",
-    "cuMemcpyAtoA",
     "cuMemcpyAtoA_v2",
     "cuMemcpyAtoD_v2",
     "cuMemcpyAtoHAsync_v2",
     "cuMemcpyAtoH_v2",
+    "cuMemcpyBatchAsync",
+    "cuMemcpyBatchAsync_v2",
     "cuMemcpyDtoA_v2",
     "cuMemcpyDtoDAsync_v2",
     "cuMemcpyDtoD_v2",
@@ -637,6 +714,7 @@ constexpr const char* kDriverNames[] = {
     "cuMemsetD32_v2",
     "cuMemsetD8Async",
     "cuMemsetD8_v2",
+    "cuMipmappedArrayCreate",
     "cuMipmappedArrayDestroy",
     "cuMipmappedArrayGetLevel",
     "cuMipmappedArrayGetMemoryRequirements",
@@ -662,16 +740,20 @@ constexpr const char* kDriverNames[] = {
     "cuOccupancyAvailableDynamicSMemPerBlock",
     "cuOccupancyMaxActiveBlocksPerMultiprocessor",
     "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
+    "cuOccupancyMaxPotentialBlockSize",
+    "cuOccupancyMaxPotentialBlockSizeWithFlags",
     "cuParamSetSize",
     "cuParamSetTexRef",
     "cuParamSetf",
     "cuParamSeti",
+    "cuParamSetv",
     "cuPointerGetAttribute",
     "cuPointerGetAttributes",
     "cuPointerSetAttribute",
     "cuStreamAddCallback",
     "cuStreamAttachMemAsync",
-    "cuStreamBeginCapture",
+    "cuStreamBatchMemOp",
+    "cuStreamBatchMemOp_v2",
     "cuStreamBeginCaptureToGraph",
     "cuStreamBeginCapture_v2",
     "cuStreamCopyAttributes",
@@ -680,7 +762,10 @@ constexpr const char* kDriverNames[] = {
     "cuStreamDestroy",
     "cuStreamDestroy_v2",
     "cuStreamEndCapture",
+    "cuStreamGetAttribute",
     "cuStreamGetCaptureInfo",
+    "cuStreamGetCaptureInfo_v2",
+    "cuStreamGetCaptureInfo_v3",
     "cuStreamGetCtx",
     "cuStreamGetCtx_v2",
     "cuStreamGetDevice",
@@ -690,6 +775,7 @@ constexpr const char* kDriverNames[] = {
     "cuStreamGetPriority",
     "cuStreamIsCapturing",
     "cuStreamQuery",
+    "cuStreamSetAttribute",
     "cuStreamSynchronize",
     "cuStreamUpdateCaptureDependencies",
     "cuStreamUpdateCaptureDependencies_v2",
@@ -702,10 +788,18 @@ constexpr const char* kDriverNames[] = {
     "cuStreamWriteValue32_v2",
     "cuStreamWriteValue64",
     "cuStreamWriteValue64_v2",
+    "cuSurfObjectCreate",
     "cuSurfObjectDestroy",
+    "cuSurfObjectGetResourceDesc",
     "cuSurfRefGetArray",
     "cuSurfRefSetArray",
+    "cuTensorMapEncodeIm2col",
+    "cuTensorMapEncodeIm2colWide",
+    "cuTensorMapEncodeTiled",
+    "cuTensorMapReplaceAddress",
+    "cuTexObjectCreate",
     "cuTexObjectDestroy",
+    "cuTexObjectGetResourceDesc",
     "cuTexObjectGetResourceViewDesc",
     "cuTexObjectGetTextureDesc",
     "cuTexRefCreate",
@@ -737,8 +831,6 @@ constexpr const char* kDriverNames[] = {
     "cuTexRefSetMipmapLevelClamp",
     "cuTexRefSetMipmappedArray",
     "cuThreadExchangeStreamCaptureMode",
-    "cuUserObjectRelease",
-    "cuUserObjectRetain",
 };
 
 // Fills the table from a library; what it lacks stays null. Gives the number of functions found.

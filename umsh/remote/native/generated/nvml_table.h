@@ -9,16 +9,22 @@ namespace umsh {
 
 struct Nvml {
   int (*nvmlComputeInstanceDestroy)(void*) = nullptr;
+  int (*nvmlComputeInstanceGetInfo)(void*, void*) = nullptr;
+  int (*nvmlComputeInstanceGetInfo_v2)(void*, void*) = nullptr;
   int (*nvmlDeviceClearAccountingPids)(void*) = nullptr;
   int (*nvmlDeviceClearCpuAffinity)(void*) = nullptr;
   int (*nvmlDeviceClearEccErrorCounts)(void*, int) = nullptr;
+  int (*nvmlDeviceClearFieldValues)(void*, int, void*) = nullptr;
   int (*nvmlDeviceCreateGpuInstance)(void*, unsigned, void**) = nullptr;
   int (*nvmlDeviceCreateGpuInstanceWithPlacement)(void*, unsigned, const void*, void**) = nullptr;
   int (*nvmlDeviceDiscoverGpus)(void*) = nullptr;
   int (*nvmlDeviceFreezeNvLinkUtilizationCounter)(void*, unsigned, unsigned, int) = nullptr;
   int (*nvmlDeviceGetAPIRestriction)(void*, int, int*) = nullptr;
+  int (*nvmlDeviceGetAccountingBufferSize)(void*, unsigned*) = nullptr;
   int (*nvmlDeviceGetAccountingMode)(void*, int*) = nullptr;
+  int (*nvmlDeviceGetAccountingPids)(void*, unsigned*, unsigned*) = nullptr;
   int (*nvmlDeviceGetAccountingStats)(void*, unsigned, void*) = nullptr;
+  int (*nvmlDeviceGetActiveVgpus)(void*, unsigned*, unsigned*) = nullptr;
   int (*nvmlDeviceGetAdaptiveClockInfoStatus)(void*, unsigned*) = nullptr;
   int (*nvmlDeviceGetAddressingMode)(void*, void*) = nullptr;
   int (*nvmlDeviceGetApplicationsClock)(void*, int, unsigned*) = nullptr;
@@ -28,6 +34,7 @@ struct Nvml {
   int (*nvmlDeviceGetAutoBoostedClocksEnabled)(void*, int*, int*) = nullptr;
   int (*nvmlDeviceGetBAR1MemoryInfo)(void*, void*) = nullptr;
   int (*nvmlDeviceGetBoardId)(void*, unsigned*) = nullptr;
+  int (*nvmlDeviceGetBoardPartNumber)(void*, char*, unsigned) = nullptr;
   int (*nvmlDeviceGetBrand)(void*, int*) = nullptr;
   int (*nvmlDeviceGetBridgeChipInfo)(void*, void*) = nullptr;
   int (*nvmlDeviceGetBusType)(void*, unsigned*) = nullptr;
@@ -39,11 +46,19 @@ struct Nvml {
   int (*nvmlDeviceGetClockOffsets)(void*, void*) = nullptr;
   int (*nvmlDeviceGetComputeInstanceId)(void*, unsigned*) = nullptr;
   int (*nvmlDeviceGetComputeMode)(void*, int*) = nullptr;
+  int (*nvmlDeviceGetComputeRunningProcesses)(void*, unsigned*, void*) = nullptr;
+  int (*nvmlDeviceGetComputeRunningProcesses_v2)(void*, unsigned*, void*) = nullptr;
+  int (*nvmlDeviceGetComputeRunningProcesses_v3)(void*, unsigned*, void*) = nullptr;
   int (*nvmlDeviceGetConfComputeGpuAttestationReport)(void*, void*) = nullptr;
   int (*nvmlDeviceGetConfComputeGpuCertificate)(void*, void*) = nullptr;
   int (*nvmlDeviceGetConfComputeMemSizeInfo)(void*, void*) = nullptr;
   int (*nvmlDeviceGetConfComputeProtectedMemoryUsage)(void*, void*) = nullptr;
   int (*nvmlDeviceGetCoolerInfo)(void*, void*) = nullptr;
+  int (*nvmlDeviceGetCount)(unsigned*) = nullptr;
+  int (*nvmlDeviceGetCount_v2)(unsigned*) = nullptr;
+  int (*nvmlDeviceGetCpuAffinity)(void*, unsigned, uint64_t*) = nullptr;
+  int (*nvmlDeviceGetCpuAffinityWithinScope)(void*, unsigned, uint64_t*, unsigned) = nullptr;
+  int (*nvmlDeviceGetCreatableVgpus)(void*, unsigned*, unsigned*) = nullptr;
   int (*nvmlDeviceGetCudaComputeCapability)(void*, int*, int*) = nullptr;
   int (*nvmlDeviceGetCurrPcieLinkGeneration)(void*, unsigned*) = nullptr;
   int (*nvmlDeviceGetCurrPcieLinkWidth)(void*, unsigned*) = nullptr;
@@ -53,6 +68,7 @@ struct Nvml {
   int (*nvmlDeviceGetDecoderUtilization)(void*, unsigned*, unsigned*) = nullptr;
   int (*nvmlDeviceGetDefaultApplicationsClock)(void*, int, unsigned*) = nullptr;
   int (*nvmlDeviceGetDefaultEccMode)(void*, int*) = nullptr;
+  int (*nvmlDeviceGetDetailedEccErrors)(void*, int, int, void*) = nullptr;
   int (*nvmlDeviceGetDeviceHandleFromMigDeviceHandle)(void*, void**) = nullptr;
   int (*nvmlDeviceGetDisplayActive)(void*, int*) = nullptr;
   int (*nvmlDeviceGetDisplayMode)(void*, int*) = nullptr;
@@ -62,24 +78,35 @@ struct Nvml {
   int (*nvmlDeviceGetDynamicPstatesInfo)(void*, void*) = nullptr;
   int (*nvmlDeviceGetEccMode)(void*, int*, int*) = nullptr;
   int (*nvmlDeviceGetEncoderCapacity)(void*, int, unsigned*) = nullptr;
+  int (*nvmlDeviceGetEncoderSessions)(void*, unsigned*, void*) = nullptr;
+  int (*nvmlDeviceGetEncoderStats)(void*, unsigned*, unsigned*, unsigned*) = nullptr;
   int (*nvmlDeviceGetEncoderUtilization)(void*, unsigned*, unsigned*) = nullptr;
   int (*nvmlDeviceGetEnforcedPowerLimit)(void*, unsigned*) = nullptr;
+  int (*nvmlDeviceGetFBCSessions)(void*, unsigned*, void*) = nullptr;
   int (*nvmlDeviceGetFBCStats)(void*, void*) = nullptr;
   int (*nvmlDeviceGetFanControlPolicy_v2)(void*, unsigned, unsigned*) = nullptr;
   int (*nvmlDeviceGetFanSpeed)(void*, unsigned*) = nullptr;
   int (*nvmlDeviceGetFanSpeedRPM)(void*, void*) = nullptr;
   int (*nvmlDeviceGetFanSpeed_v2)(void*, unsigned, unsigned*) = nullptr;
+  int (*nvmlDeviceGetFieldValues)(void*, int, void*) = nullptr;
   int (*nvmlDeviceGetGpcClkMinMaxVfOffset)(void*, int*, int*) = nullptr;
   int (*nvmlDeviceGetGpcClkVfOffset)(void*, int*) = nullptr;
   int (*nvmlDeviceGetGpuFabricInfo)(void*, void*) = nullptr;
   int (*nvmlDeviceGetGpuFabricInfoV)(void*, void*) = nullptr;
   int (*nvmlDeviceGetGpuInstanceById)(void*, unsigned, void**) = nullptr;
   int (*nvmlDeviceGetGpuInstanceId)(void*, unsigned*) = nullptr;
+  int (*nvmlDeviceGetGpuInstancePossiblePlacements)(void*, unsigned, void*, unsigned*) = nullptr;
+  int (*nvmlDeviceGetGpuInstancePossiblePlacements_v2)(void*, unsigned, void*, unsigned*) = nullptr;
   int (*nvmlDeviceGetGpuInstanceProfileInfo)(void*, unsigned, void*) = nullptr;
   int (*nvmlDeviceGetGpuInstanceProfileInfoByIdV)(void*, unsigned, void*) = nullptr;
   int (*nvmlDeviceGetGpuInstanceProfileInfoV)(void*, unsigned, void*) = nullptr;
+  int (*nvmlDeviceGetGpuInstanceRemainingCapacity)(void*, unsigned, unsigned*) = nullptr;
+  int (*nvmlDeviceGetGpuInstances)(void*, unsigned, void**, unsigned*) = nullptr;
   int (*nvmlDeviceGetGpuMaxPcieLinkGeneration)(void*, unsigned*) = nullptr;
   int (*nvmlDeviceGetGpuOperationMode)(void*, int*, int*) = nullptr;
+  int (*nvmlDeviceGetGraphicsRunningProcesses)(void*, unsigned*, void*) = nullptr;
+  int (*nvmlDeviceGetGraphicsRunningProcesses_v2)(void*, unsigned*, void*) = nullptr;
+  int (*nvmlDeviceGetGraphicsRunningProcesses_v3)(void*, unsigned*, void*) = nullptr;
   int (*nvmlDeviceGetGridLicensableFeatures)(void*, void*) = nullptr;
   int (*nvmlDeviceGetGridLicensableFeatures_v2)(void*, void*) = nullptr;
   int (*nvmlDeviceGetGridLicensableFeatures_v3)(void*, void*) = nullptr;
@@ -97,17 +124,25 @@ struct Nvml {
   int (*nvmlDeviceGetHostname_v1)(void*, void*) = nullptr;
   int (*nvmlDeviceGetIndex)(void*, unsigned*) = nullptr;
   int (*nvmlDeviceGetInforomConfigurationChecksum)(void*, unsigned*) = nullptr;
+  int (*nvmlDeviceGetInforomImageVersion)(void*, char*, unsigned) = nullptr;
+  int (*nvmlDeviceGetInforomVersion)(void*, int, char*, unsigned) = nullptr;
   int (*nvmlDeviceGetIrqNum)(void*, unsigned*) = nullptr;
   int (*nvmlDeviceGetJpgUtilization)(void*, unsigned*, unsigned*) = nullptr;
   int (*nvmlDeviceGetLastBBXFlushTime)(void*, uint64_t*, uint64_t*) = nullptr;
+  int (*nvmlDeviceGetMPSComputeRunningProcesses)(void*, unsigned*, void*) = nullptr;
+  int (*nvmlDeviceGetMPSComputeRunningProcesses_v2)(void*, unsigned*, void*) = nullptr;
+  int (*nvmlDeviceGetMPSComputeRunningProcesses_v3)(void*, unsigned*, void*) = nullptr;
   int (*nvmlDeviceGetMarginTemperature)(void*, void*) = nullptr;
   int (*nvmlDeviceGetMaxClockInfo)(void*, int, unsigned*) = nullptr;
   int (*nvmlDeviceGetMaxCustomerBoostClock)(void*, int, unsigned*) = nullptr;
+  int (*nvmlDeviceGetMaxMigDeviceCount)(void*, unsigned*) = nullptr;
   int (*nvmlDeviceGetMaxPcieLinkGeneration)(void*, unsigned*) = nullptr;
   int (*nvmlDeviceGetMaxPcieLinkWidth)(void*, unsigned*) = nullptr;
   int (*nvmlDeviceGetMemClkMinMaxVfOffset)(void*, int*, int*) = nullptr;
   int (*nvmlDeviceGetMemClkVfOffset)(void*, int*) = nullptr;
+  int (*nvmlDeviceGetMemoryAffinity)(void*, unsigned, uint64_t*, unsigned) = nullptr;
   int (*nvmlDeviceGetMemoryBusWidth)(void*, unsigned*) = nullptr;
+  int (*nvmlDeviceGetMemoryErrorCounter)(void*, int, int, int, uint64_t*) = nullptr;
   int (*nvmlDeviceGetMemoryInfo)(void*, void*) = nullptr;
   int (*nvmlDeviceGetMemoryInfo_v2)(void*, void*) = nullptr;
   int (*nvmlDeviceGetMigDeviceHandleByIndex)(void*, unsigned, void**) = nullptr;
@@ -117,13 +152,19 @@ struct Nvml {
   int (*nvmlDeviceGetMinorNumber)(void*, unsigned*) = nullptr;
   int (*nvmlDeviceGetModuleId)(void*, unsigned*) = nullptr;
   int (*nvmlDeviceGetMultiGpuBoard)(void*, unsigned*) = nullptr;
+  int (*nvmlDeviceGetName)(void*, char*, unsigned) = nullptr;
+  int (*nvmlDeviceGetNumFans)(void*, unsigned*) = nullptr;
+  int (*nvmlDeviceGetNumGpuCores)(void*, unsigned*) = nullptr;
   int (*nvmlDeviceGetNumaNodeId)(void*, unsigned*) = nullptr;
   int (*nvmlDeviceGetNvLinkCapability)(void*, unsigned, int, unsigned*) = nullptr;
+  int (*nvmlDeviceGetNvLinkErrorCounter)(void*, unsigned, int, uint64_t*) = nullptr;
   int (*nvmlDeviceGetNvLinkInfo)(void*, void*) = nullptr;
   int (*nvmlDeviceGetNvLinkRemoteDeviceType)(void*, unsigned, int*) = nullptr;
   int (*nvmlDeviceGetNvLinkRemotePciInfo)(void*, unsigned, void*) = nullptr;
   int (*nvmlDeviceGetNvLinkRemotePciInfo_v2)(void*, unsigned, void*) = nullptr;
   int (*nvmlDeviceGetNvLinkState)(void*, unsigned, int*) = nullptr;
+  int (*nvmlDeviceGetNvLinkUtilizationControl)(void*, unsigned, unsigned, void*) = nullptr;
+  int (*nvmlDeviceGetNvLinkUtilizationCounter)(void*, unsigned, unsigned, uint64_t*, uint64_t*) = nullptr;
   int (*nvmlDeviceGetNvLinkVersion)(void*, unsigned, unsigned*) = nullptr;
   int (*nvmlDeviceGetNvlinkBwMode)(void*, void*) = nullptr;
   int (*nvmlDeviceGetNvlinkSupportedBwModes)(void*, void*) = nullptr;
@@ -136,10 +177,12 @@ struct Nvml {
   int (*nvmlDeviceGetPcieLinkMaxSpeed)(void*, unsigned*) = nullptr;
   int (*nvmlDeviceGetPcieReplayCounter)(void*, unsigned*) = nullptr;
   int (*nvmlDeviceGetPcieSpeed)(void*, unsigned*) = nullptr;
+  int (*nvmlDeviceGetPcieThroughput)(void*, int, unsigned*) = nullptr;
   int (*nvmlDeviceGetPdi)(void*, void*) = nullptr;
   int (*nvmlDeviceGetPerformanceModes)(void*, void*) = nullptr;
   int (*nvmlDeviceGetPerformanceState)(void*, int*) = nullptr;
   int (*nvmlDeviceGetPersistenceMode)(void*, int*) = nullptr;
+  int (*nvmlDeviceGetPgpuMetadataString)(void*, char*, unsigned*) = nullptr;
   int (*nvmlDeviceGetPlatformInfo)(void*, void*) = nullptr;
   int (*nvmlDeviceGetPowerManagementDefaultLimit)(void*, unsigned*) = nullptr;
   int (*nvmlDeviceGetPowerManagementLimit)(void*, unsigned*) = nullptr;
@@ -149,27 +192,43 @@ struct Nvml {
   int (*nvmlDeviceGetPowerSource)(void*, unsigned*) = nullptr;
   int (*nvmlDeviceGetPowerState)(void*, int*) = nullptr;
   int (*nvmlDeviceGetPowerUsage)(void*, unsigned*) = nullptr;
+  int (*nvmlDeviceGetProcessUtilization)(void*, void*, unsigned*, uint64_t) = nullptr;
   int (*nvmlDeviceGetRemappedRows)(void*, unsigned*, unsigned*, unsigned*, unsigned*) = nullptr;
   int (*nvmlDeviceGetRepairStatus)(void*, void*) = nullptr;
+  int (*nvmlDeviceGetRetiredPages)(void*, int, unsigned*, uint64_t*) = nullptr;
   int (*nvmlDeviceGetRetiredPagesPendingStatus)(void*, int*) = nullptr;
+  int (*nvmlDeviceGetRetiredPages_v2)(void*, int, unsigned*, uint64_t*, uint64_t*) = nullptr;
   int (*nvmlDeviceGetRowRemapperHistogram)(void*, void*) = nullptr;
+  int (*nvmlDeviceGetSamples)(void*, int, uint64_t, int*, unsigned*, void*) = nullptr;
+  int (*nvmlDeviceGetSerial)(void*, char*, unsigned) = nullptr;
   int (*nvmlDeviceGetSramEccErrorStatus)(void*, void*) = nullptr;
   int (*nvmlDeviceGetSupportedClocksEventReasons)(void*, uint64_t*) = nullptr;
   int (*nvmlDeviceGetSupportedClocksThrottleReasons)(void*, uint64_t*) = nullptr;
   int (*nvmlDeviceGetSupportedEventTypes)(void*, uint64_t*) = nullptr;
+  int (*nvmlDeviceGetSupportedGraphicsClocks)(void*, unsigned, unsigned*, unsigned*) = nullptr;
+  int (*nvmlDeviceGetSupportedMemoryClocks)(void*, unsigned*, unsigned*) = nullptr;
+  int (*nvmlDeviceGetSupportedPerformanceStates)(void*, int*, unsigned) = nullptr;
+  int (*nvmlDeviceGetSupportedVgpus)(void*, unsigned*, unsigned*) = nullptr;
   int (*nvmlDeviceGetTargetFanSpeed)(void*, unsigned, unsigned*) = nullptr;
   int (*nvmlDeviceGetTemperature)(void*, int, unsigned*) = nullptr;
   int (*nvmlDeviceGetTemperatureThreshold)(void*, int, unsigned*) = nullptr;
   int (*nvmlDeviceGetTemperatureV)(void*, void*) = nullptr;
   int (*nvmlDeviceGetThermalSettings)(void*, unsigned, void*) = nullptr;
   int (*nvmlDeviceGetTopologyCommonAncestor)(void*, void*, int*) = nullptr;
+  int (*nvmlDeviceGetTopologyNearestGpus)(void*, int, unsigned*, void**) = nullptr;
+  int (*nvmlDeviceGetTotalEccErrors)(void*, int, int, uint64_t*) = nullptr;
   int (*nvmlDeviceGetTotalEnergyConsumption)(void*, uint64_t*) = nullptr;
+  int (*nvmlDeviceGetUUID)(void*, char*, unsigned) = nullptr;
   int (*nvmlDeviceGetUtilizationRates)(void*, void*) = nullptr;
+  int (*nvmlDeviceGetVbiosVersion)(void*, char*, unsigned) = nullptr;
   int (*nvmlDeviceGetVgpuCapabilities)(void*, int, unsigned*) = nullptr;
   int (*nvmlDeviceGetVgpuHeterogeneousMode)(void*, void*) = nullptr;
+  int (*nvmlDeviceGetVgpuMetadata)(void*, void*, unsigned*) = nullptr;
+  int (*nvmlDeviceGetVgpuProcessUtilization)(void*, uint64_t, unsigned*, void*) = nullptr;
   int (*nvmlDeviceGetVgpuSchedulerCapabilities)(void*, void*) = nullptr;
   int (*nvmlDeviceGetVgpuSchedulerLog)(void*, void*) = nullptr;
   int (*nvmlDeviceGetVgpuSchedulerState)(void*, void*) = nullptr;
+  int (*nvmlDeviceGetVgpuUtilization)(void*, uint64_t, int*, unsigned*, void*) = nullptr;
   int (*nvmlDeviceGetViolationStatus)(void*, int, void*) = nullptr;
   int (*nvmlDeviceGetVirtualizationMode)(void*, int*) = nullptr;
   int (*nvmlDeviceIsMigDeviceHandle)(void*, unsigned*) = nullptr;
@@ -211,6 +270,7 @@ struct Nvml {
   int (*nvmlDeviceSetMemoryLockedClocks)(void*, unsigned, unsigned) = nullptr;
   int (*nvmlDeviceSetMigMode)(void*, unsigned, int*) = nullptr;
   int (*nvmlDeviceSetNvLinkDeviceLowPowerThreshold)(void*, void*) = nullptr;
+  int (*nvmlDeviceSetNvLinkUtilizationControl)(void*, unsigned, unsigned, void*, unsigned) = nullptr;
   int (*nvmlDeviceSetNvlinkBwMode)(void*, void*) = nullptr;
   int (*nvmlDeviceSetPersistenceMode)(void*, int) = nullptr;
   int (*nvmlDeviceSetPowerManagementLimit)(void*, unsigned) = nullptr;
@@ -229,10 +289,14 @@ struct Nvml {
   int (*nvmlErrorString)(int) = nullptr;
   int (*nvmlEventSetCreate)(void**) = nullptr;
   int (*nvmlEventSetFree)(void*) = nullptr;
+  int (*nvmlEventSetWait)(void*, void*, unsigned) = nullptr;
+  int (*nvmlEventSetWait_v2)(void*, void*, unsigned) = nullptr;
+  int (*nvmlGetExcludedDeviceCount)(unsigned*) = nullptr;
   int (*nvmlGetExcludedDeviceInfoByIndex)(unsigned, void*) = nullptr;
   int (*nvmlGetVgpuCompatibility)(void*, void*, void*) = nullptr;
   int (*nvmlGetVgpuDriverCapabilities)(int, unsigned*) = nullptr;
   int (*nvmlGetVgpuVersion)(void*, void*) = nullptr;
+  int (*nvmlGpmMetricsGet)(void*) = nullptr;
   int (*nvmlGpmMigSampleGet)(void*, unsigned, void*) = nullptr;
   int (*nvmlGpmQueryDeviceSupport)(void*, void*) = nullptr;
   int (*nvmlGpmQueryIfStreamingEnabled)(void*, unsigned*) = nullptr;
@@ -244,8 +308,12 @@ struct Nvml {
   int (*nvmlGpuInstanceCreateComputeInstanceWithPlacement)(void*, unsigned, const void*, void**) = nullptr;
   int (*nvmlGpuInstanceDestroy)(void*) = nullptr;
   int (*nvmlGpuInstanceGetComputeInstanceById)(void*, unsigned, void**) = nullptr;
+  int (*nvmlGpuInstanceGetComputeInstancePossiblePlacements)(void*, unsigned, void*, unsigned*) = nullptr;
   int (*nvmlGpuInstanceGetComputeInstanceProfileInfo)(void*, unsigned, unsigned, void*) = nullptr;
   int (*nvmlGpuInstanceGetComputeInstanceProfileInfoV)(void*, unsigned, unsigned, void*) = nullptr;
+  int (*nvmlGpuInstanceGetComputeInstanceRemainingCapacity)(void*, unsigned, unsigned*) = nullptr;
+  int (*nvmlGpuInstanceGetComputeInstances)(void*, unsigned, void**, unsigned*) = nullptr;
+  int (*nvmlGpuInstanceGetInfo)(void*, void*) = nullptr;
   int (*nvmlGpuInstanceGetVgpuHeterogeneousMode)(void*, void*) = nullptr;
   int (*nvmlGpuInstanceGetVgpuSchedulerLog)(void*, void*) = nullptr;
   int (*nvmlGpuInstanceGetVgpuSchedulerState)(void*, void*) = nullptr;
@@ -256,6 +324,8 @@ struct Nvml {
   int (*nvmlInit_v2)() = nullptr;
   int (*nvmlSetVgpuVersion)(void*) = nullptr;
   int (*nvmlShutdown)() = nullptr;
+  int (*nvmlSystemEventSetCreate)(void*) = nullptr;
+  int (*nvmlSystemEventSetFree)(void*) = nullptr;
   int (*nvmlSystemGetConfComputeCapabilities)(void*) = nullptr;
   int (*nvmlSystemGetConfComputeGpusReadyState)(unsigned*) = nullptr;
   int (*nvmlSystemGetConfComputeKeyRotationThresholdInfo)(void*) = nullptr;
@@ -263,10 +333,19 @@ struct Nvml {
   int (*nvmlSystemGetConfComputeState)(void*) = nullptr;
   int (*nvmlSystemGetCudaDriverVersion)(int*) = nullptr;
   int (*nvmlSystemGetCudaDriverVersion_v2)(int*) = nullptr;
+  int (*nvmlSystemGetDriverBranch)(void*, unsigned) = nullptr;
+  int (*nvmlSystemGetDriverVersion)(char*, unsigned) = nullptr;
+  int (*nvmlSystemGetHicVersion)(unsigned*, void*) = nullptr;
+  int (*nvmlSystemGetNVMLVersion)(char*, unsigned) = nullptr;
   int (*nvmlSystemGetNvlinkBwMode)(unsigned*) = nullptr;
+  int (*nvmlSystemGetProcessName)(unsigned, char*, unsigned) = nullptr;
+  int (*nvmlSystemGetTopologyGpuSet)(unsigned, unsigned*, void**) = nullptr;
+  int (*nvmlSystemRegisterEvents)(void*) = nullptr;
   int (*nvmlSystemSetConfComputeGpusReadyState)(unsigned) = nullptr;
   int (*nvmlSystemSetConfComputeKeyRotationThresholdInfo)(void*) = nullptr;
   int (*nvmlSystemSetNvlinkBwMode)(unsigned) = nullptr;
+  int (*nvmlUnitGetCount)(unsigned*) = nullptr;
+  int (*nvmlUnitGetDevices)(void*, unsigned*, void**) = nullptr;
   int (*nvmlUnitGetFanSpeedInfo)(void*, void*) = nullptr;
   int (*nvmlUnitGetHandleByIndex)(unsigned, void**) = nullptr;
   int (*nvmlUnitGetLedState)(void*, void*) = nullptr;
@@ -276,43 +355,66 @@ struct Nvml {
   int (*nvmlUnitSetLedState)(void*, int) = nullptr;
   int (*nvmlVgpuInstanceClearAccountingPids)(unsigned) = nullptr;
   int (*nvmlVgpuInstanceGetAccountingMode)(unsigned, int*) = nullptr;
+  int (*nvmlVgpuInstanceGetAccountingPids)(unsigned, unsigned*, unsigned*) = nullptr;
   int (*nvmlVgpuInstanceGetAccountingStats)(unsigned, unsigned, void*) = nullptr;
   int (*nvmlVgpuInstanceGetEccMode)(unsigned, int*) = nullptr;
   int (*nvmlVgpuInstanceGetEncoderCapacity)(unsigned, unsigned*) = nullptr;
+  int (*nvmlVgpuInstanceGetEncoderSessions)(unsigned, unsigned*, void*) = nullptr;
+  int (*nvmlVgpuInstanceGetEncoderStats)(unsigned, unsigned*, unsigned*, unsigned*) = nullptr;
+  int (*nvmlVgpuInstanceGetFBCSessions)(unsigned, unsigned*, void*) = nullptr;
   int (*nvmlVgpuInstanceGetFBCStats)(unsigned, void*) = nullptr;
   int (*nvmlVgpuInstanceGetFbUsage)(unsigned, uint64_t*) = nullptr;
   int (*nvmlVgpuInstanceGetFrameRateLimit)(unsigned, unsigned*) = nullptr;
   int (*nvmlVgpuInstanceGetGpuInstanceId)(unsigned, unsigned*) = nullptr;
+  int (*nvmlVgpuInstanceGetGpuPciId)(unsigned, char*, unsigned*) = nullptr;
   int (*nvmlVgpuInstanceGetLicenseInfo)(unsigned, void*) = nullptr;
   int (*nvmlVgpuInstanceGetLicenseInfo_v2)(unsigned, void*) = nullptr;
   int (*nvmlVgpuInstanceGetLicenseStatus)(unsigned, unsigned*) = nullptr;
+  int (*nvmlVgpuInstanceGetMdevUUID)(unsigned, char*, unsigned) = nullptr;
+  int (*nvmlVgpuInstanceGetMetadata)(unsigned, void*, unsigned*) = nullptr;
   int (*nvmlVgpuInstanceGetPlacementId)(unsigned, void*) = nullptr;
   int (*nvmlVgpuInstanceGetRuntimeStateSize)(unsigned, void*) = nullptr;
   int (*nvmlVgpuInstanceGetType)(unsigned, unsigned*) = nullptr;
+  int (*nvmlVgpuInstanceGetUUID)(unsigned, char*, unsigned) = nullptr;
+  int (*nvmlVgpuInstanceGetVmDriverVersion)(unsigned, char*, unsigned) = nullptr;
+  int (*nvmlVgpuInstanceGetVmID)(unsigned, char*, unsigned, int*) = nullptr;
   int (*nvmlVgpuInstanceSetEncoderCapacity)(unsigned, unsigned) = nullptr;
   int (*nvmlVgpuTypeGetBAR1Info)(unsigned, void*) = nullptr;
   int (*nvmlVgpuTypeGetCapabilities)(unsigned, int, unsigned*) = nullptr;
+  int (*nvmlVgpuTypeGetClass)(unsigned, char*, unsigned*) = nullptr;
   int (*nvmlVgpuTypeGetDeviceID)(unsigned, uint64_t*, uint64_t*) = nullptr;
   int (*nvmlVgpuTypeGetFbReservation)(unsigned, uint64_t*) = nullptr;
   int (*nvmlVgpuTypeGetFrameRateLimit)(unsigned, unsigned*) = nullptr;
+  int (*nvmlVgpuTypeGetFramebufferSize)(unsigned, uint64_t*) = nullptr;
   int (*nvmlVgpuTypeGetGpuInstanceProfileId)(unsigned, unsigned*) = nullptr;
+  int (*nvmlVgpuTypeGetGspHeapSize)(unsigned, uint64_t*) = nullptr;
+  int (*nvmlVgpuTypeGetLicense)(unsigned, char*, unsigned) = nullptr;
+  int (*nvmlVgpuTypeGetMaxInstances)(void*, unsigned, unsigned*) = nullptr;
   int (*nvmlVgpuTypeGetMaxInstancesPerGpuInstance)(void*) = nullptr;
   int (*nvmlVgpuTypeGetMaxInstancesPerVm)(unsigned, unsigned*) = nullptr;
+  int (*nvmlVgpuTypeGetName)(unsigned, char*, unsigned*) = nullptr;
+  int (*nvmlVgpuTypeGetNumDisplayHeads)(unsigned, unsigned*) = nullptr;
   int (*nvmlVgpuTypeGetResolution)(unsigned, unsigned, unsigned*, unsigned*) = nullptr;
 };
 
 constexpr const char* kNvmlNames[] = {
     "nvmlComputeInstanceDestroy",
+    "nvmlComputeInstanceGetInfo",
+    "nvmlComputeInstanceGetInfo_v2",
     "nvmlDeviceClearAccountingPids",
     "nvmlDeviceClearCpuAffinity",
     "nvmlDeviceClearEccErrorCounts",
+    "nvmlDeviceClearFieldValues",
     "nvmlDeviceCreateGpuInstance",
     "nvmlDeviceCreateGpuInstanceWithPlacement",
     "nvmlDeviceDiscoverGpus",
     "nvmlDeviceFreezeNvLinkUtilizationCounter",
     "nvmlDeviceGetAPIRestriction",
+    "nvmlDeviceGetAccountingBufferSize",
     "nvmlDeviceGetAccountingMode",
+    "nvmlDeviceGetAccountingPids",
     "nvmlDeviceGetAccountingStats",
+    "nvmlDeviceGetActiveVgpus",
     "nvmlDeviceGetAdaptiveClockInfoStatus",
     "nvmlDeviceGetAddressingMode",
     "nvmlDeviceGetApplicationsClock",
@@ -322,6 +424,7 @@ constexpr const char* kNvmlNames[] = {
     "nvmlDeviceGetAutoBoostedClocksEnabled",
     "nvmlDeviceGetBAR1MemoryInfo",
     "nvmlDeviceGetBoardId",
+    "nvmlDeviceGetBoardPartNumber",
     "nvmlDeviceGetBrand",
     "nvmlDeviceGetBridgeChipInfo",
     "nvmlDeviceGetBusType",
@@ -333,11 +436,19 @@ constexpr const char* kNvmlNames[] = {
     "nvmlDeviceGetClockOffsets",
     "nvmlDeviceGetComputeInstanceId",
     "nvmlDeviceGetComputeMode",
+    "nvmlDeviceGetComputeRunningProcesses",
+    "nvmlDeviceGetComputeRunningProcesses_v2",
+    "nvmlDeviceGetComputeRunningProcesses_v3",
     "nvmlDeviceGetConfComputeGpuAttestationReport",
     "nvmlDeviceGetConfComputeGpuCertificate",
     "nvmlDeviceGetConfComputeMemSizeInfo",
     "nvmlDeviceGetConfComputeProtectedMemoryUsage",
     "nvmlDeviceGetCoolerInfo",
+    "nvmlDeviceGetCount",
+    "nvmlDeviceGetCount_v2",
+    "nvmlDeviceGetCpuAffinity",
+    "nvmlDeviceGetCpuAffinityWithinScope",
+    "nvmlDeviceGetCreatableVgpus",
     "nvmlDeviceGetCudaComputeCapability",
     "nvmlDeviceGetCurrPcieLinkGeneration",
     "nvmlDeviceGetCurrPcieLinkWidth",
@@ -347,6 +458,7 @@ constexpr const char* kNvmlNames[] = {
     "nvmlDeviceGetDecoderUtilization",
     "nvmlDeviceGetDefaultApplicationsClock",
     "nvmlDeviceGetDefaultEccMode",
+    "nvmlDeviceGetDetailedEccErrors",
     "nvmlDeviceGetDeviceHandleFromMigDeviceHandle",
     "nvmlDeviceGetDisplayActive",
     "nvmlDeviceGetDisplayMode",
@@ -356,24 +468,35 @@ constexpr const char* kNvmlNames[] = {
     "nvmlDeviceGetDynamicPstatesInfo",
     "nvmlDeviceGetEccMode",
     "nvmlDeviceGetEncoderCapacity",
+    "nvmlDeviceGetEncoderSessions",
+    "nvmlDeviceGetEncoderStats",
     "nvmlDeviceGetEncoderUtilization",
     "nvmlDeviceGetEnforcedPowerLimit",
+    "nvmlDeviceGetFBCSessions",
     "nvmlDeviceGetFBCStats",
     "nvmlDeviceGetFanControlPolicy_v2",
     "nvmlDeviceGetFanSpeed",
     "nvmlDeviceGetFanSpeedRPM",
     "nvmlDeviceGetFanSpeed_v2",
+    "nvmlDeviceGetFieldValues",
     "nvmlDeviceGetGpcClkMinMaxVfOffset",
     "nvmlDeviceGetGpcClkVfOffset",
     "nvmlDeviceGetGpuFabricInfo",
     "nvmlDeviceGetGpuFabricInfoV",
     "nvmlDeviceGetGpuInstanceById",
     "nvmlDeviceGetGpuInstanceId",
+    "nvmlDeviceGetGpuInstancePossiblePlacements",
+    "nvmlDeviceGetGpuInstancePossiblePlacements_v2",
     "nvmlDeviceGetGpuInstanceProfileInfo",
     "nvmlDeviceGetGpuInstanceProfileInfoByIdV",
     "nvmlDeviceGetGpuInstanceProfileInfoV",
+    "nvmlDeviceGetGpuInstanceRemainingCapacity",
+    "nvmlDeviceGetGpuInstances",
     "nvmlDeviceGetGpuMaxPcieLinkGeneration",
     "nvmlDeviceGetGpuOperationMode",
+    "nvmlDeviceGetGraphicsRunningProcesses",
+    "nvmlDeviceGetGraphicsRunningProcesses_v2",
+    "nvmlDeviceGetGraphicsRunningProcesses_v3",
     "nvmlDeviceGetGridLicensableFeatures",
     "nvmlDeviceGetGridLicensableFeatures_v2",
     "nvmlDeviceGetGridLicensableFeatures_v3",
@@ -391,17 +514,25 @@ constexpr const char* kNvmlNames[] = {
     "nvmlDeviceGetHostname_v1",
     "nvmlDeviceGetIndex",
     "nvmlDeviceGetInforomConfigurationChecksum",
+    "nvmlDeviceGetInforomImageVersion",
+    "nvmlDeviceGetInforomVersion",
     "nvmlDeviceGetIrqNum",
     "nvmlDeviceGetJpgUtilization",
     "nvmlDeviceGetLastBBXFlushTime",
+    "nvmlDeviceGetMPSComputeRunningProcesses",
+    "nvmlDeviceGetMPSComputeRunningProcesses_v2",
+    "nvmlDeviceGetMPSComputeRunningProcesses_v3",
     "nvmlDeviceGetMarginTemperature",
     "nvmlDeviceGetMaxClockInfo",
     "nvmlDeviceGetMaxCustomerBoostClock",
+    "nvmlDeviceGetMaxMigDeviceCount",
     "nvmlDeviceGetMaxPcieLinkGeneration",
     "nvmlDeviceGetMaxPcieLinkWidth",
     "nvmlDeviceGetMemClkMinMaxVfOffset",
     "nvmlDeviceGetMemClkVfOffset",
+    "nvmlDeviceGetMemoryAffinity",
     "nvmlDeviceGetMemoryBusWidth",
+    "nvmlDeviceGetMemoryErrorCounter",
     "nvmlDeviceGetMemoryInfo",
     "nvmlDeviceGetMemoryInfo_v2",
     "nvmlDeviceGetMigDeviceHandleByIndex",
@@ -411,13 +542,19 @@ constexpr const char* kNvmlNames[] = {
     "nvmlDeviceGetMinorNumber",
     "nvmlDeviceGetModuleId",
     "nvmlDeviceGetMultiGpuBoard",
+    "nvmlDeviceGetName",
+    "nvmlDeviceGetNumFans",
+    "nvmlDeviceGetNumGpuCores",
     "nvmlDeviceGetNumaNodeId",
     "nvmlDeviceGetNvLinkCapability",
+    "nvmlDeviceGetNvLinkErrorCounter",
     "nvmlDeviceGetNvLinkInfo",
     "nvmlDeviceGetNvLinkRemoteDeviceType",
     "nvmlDeviceGetNvLinkRemotePciInfo",
     "nvmlDeviceGetNvLinkRemotePciInfo_v2",
     "nvmlDeviceGetNvLinkState",
+    "nvmlDeviceGetNvLinkUtilizationControl",
+    "nvmlDeviceGetNvLinkUtilizationCounter",
     "nvmlDeviceGetNvLinkVersion",
     "nvmlDeviceGetNvlinkBwMode",
     "nvmlDeviceGetNvlinkSupportedBwModes",
@@ -430,10 +567,12 @@ constexpr const char* kNvmlNames[] = {
     "nvmlDeviceGetPcieLinkMaxSpeed",
     "nvmlDeviceGetPcieReplayCounter",
     "nvmlDeviceGetPcieSpeed",
+    "nvmlDeviceGetPcieThroughput",
     "nvmlDeviceGetPdi",
     "nvmlDeviceGetPerformanceModes",
     "nvmlDeviceGetPerformanceState",
     "nvmlDeviceGetPersistenceMode",
+    "nvmlDeviceGetPgpuMetadataString",
     "nvmlDeviceGetPlatformInfo",
     "nvmlDeviceGetPowerManagementDefaultLimit",
     "nvmlDeviceGetPowerManagementLimit",
@@ -443,27 +582,43 @@ constexpr const char* kNvmlNames[] = {
     "nvmlDeviceGetPowerSource",
     "nvmlDeviceGetPowerState",
     "nvmlDeviceGetPowerUsage",
+    "nvmlDeviceGetProcessUtilization",
     "nvmlDeviceGetRemappedRows",
     "nvmlDeviceGetRepairStatus",
+    "nvmlDeviceGetRetiredPages",
     "nvmlDeviceGetRetiredPagesPendingStatus",
+    "nvmlDeviceGetRetiredPages_v2",
     "nvmlDeviceGetRowRemapperHistogram",
+    "nvmlDeviceGetSamples",
+    "nvmlDeviceGetSerial",
     "nvmlDeviceGetSramEccErrorStatus",
     "nvmlDeviceGetSupportedClocksEventReasons",
     "nvmlDeviceGetSupportedClocksThrottleReasons",
     "nvmlDeviceGetSupportedEventTypes",
+    "nvmlDeviceGetSupportedGraphicsClocks",
+    "nvmlDeviceGetSupportedMemoryClocks",
+    "nvmlDeviceGetSupportedPerformanceStates",
+    "nvmlDeviceGetSupportedVgpus",
     "nvmlDeviceGetTargetFanSpeed",
     "nvmlDeviceGetTemperature",
     "nvmlDeviceGetTemperatureThreshold",
     "nvmlDeviceGetTemperatureV",
     "nvmlDeviceGetThermalSettings",
     "nvmlDeviceGetTopologyCommonAncestor",
+    "nvmlDeviceGetTopologyNearestGpus",
+    "nvmlDeviceGetTotalEccErrors",
     "nvmlDeviceGetTotalEnergyConsumption",
+    "nvmlDeviceGetUUID",
     "nvmlDeviceGetUtilizationRates",
+    "nvmlDeviceGetVbiosVersion",
     "nvmlDeviceGetVgpuCapabilities",
     "nvmlDeviceGetVgpuHeterogeneousMode",
+    "nvmlDeviceGetVgpuMetadata",
+    "nvmlDeviceGetVgpuProcessUtilization",
     "nvmlDeviceGetVgpuSchedulerCapabilities",
     "nvmlDeviceGetVgpuSchedulerLog",
     "nvmlDeviceGetVgpuSchedulerState",
+    "nvmlDeviceGetVgpuUtilization",
     "nvmlDeviceGetViolationStatus",
     "nvmlDeviceGetVirtualizationMode",
     "nvmlDeviceIsMigDeviceHandle",
@@ -505,6 +660,7 @@ constexpr const char* kNvmlNames[] = {
     "nvmlDeviceSetMemoryLockedClocks",
     "nvmlDeviceSetMigMode",
     "nvmlDeviceSetNvLinkDeviceLowPowerThreshold",
+    "nvmlDeviceSetNvLinkUtilizationControl",
     "nvmlDeviceSetNvlinkBwMode",
     "nvmlDeviceSetPersistenceMode",
     "nvmlDeviceSetPowerManagementLimit",
@@ -523,10 +679,14 @@ constexpr const char* kNvmlNames[] = {
     "nvmlErrorString",
     "nvmlEventSetCreate",
     "nvmlEventSetFree",
+    "nvmlEventSetWait",
+    "nvmlEventSetWait_v2",
+    "nvmlGetExcludedDeviceCount",
     "nvmlGetExcludedDeviceInfoByIndex",
     "nvmlGetVgpuCompatibility",
     "nvmlGetVgpuDriverCapabilities",
     "nvmlGetVgpuVersion",
+    "nvmlGpmMetricsGet",
     "nvmlGpmMigSampleGet",
     "nvmlGpmQueryDeviceSupport",
     "nvmlGpmQueryIfStreamingEnabled",
@@ -538,8 +698,12 @@ constexpr const char* kNvmlNames[] = {
     "nvmlGpuInstanceCreateComputeInstanceWithPlacement",
     "nvmlGpuInstanceDestroy",
     "nvmlGpuInstanceGetComputeInstanceById",
+    "nvmlGpuInstanceGetComputeInstancePossiblePlacements",
     "nvmlGpuInstanceGetComputeInstanceProfileInfo",
     "nvmlGpuInstanceGetComputeInstanceProfileInfoV",
+    "nvmlGpuInstanceGetComputeInstanceRemainingCapacity",
+    "nvmlGpuInstanceGetComputeInstances",
+    "nvmlGpuInstanceGetInfo",
     "nvmlGpuInstanceGetVgpuHeterogeneousMode",
     "nvmlGpuInstanceGetVgpuSchedulerLog",
     "nvmlGpuInstanceGetVgpuSchedulerState",
@@ -550,6 +714,8 @@ constexpr const char* kNvmlNames[] = {
     "nvmlInit_v2",
     "nvmlSetVgpuVersion",
     "nvmlShutdown",
+    "nvmlSystemEventSetCreate",
+    "nvmlSystemEventSetFree",
     "nvmlSystemGetConfComputeCapabilities",
     "nvmlSystemGetConfComputeGpusReadyState",
     "nvmlSystemGetConfComputeKeyRotationThresholdInfo",
@@ -557,10 +723,19 @@ constexpr const char* kNvmlNames[] = {
     "nvmlSystemGetConfComputeState",
     "nvmlSystemGetCudaDriverVersion",
     "nvmlSystemGetCudaDriverVersion_v2",
+    "nvmlSystemGetDriverBranch",
+    "nvmlSystemGetDriverVersion",
+    "nvmlSystemGetHicVersion",
+    "nvmlSystemGetNVMLVersion",
     "nvmlSystemGetNvlinkBwMode",
+    "nvmlSystemGetProcessName",
+    "nvmlSystemGetTopologyGpuSet",
+    "nvmlSystemRegisterEvents",
     "nvmlSystemSetConfComputeGpusReadyState",
     "nvmlSystemSetConfComputeKeyRotationThresholdInfo",
     "nvmlSystemSetNvlinkBwMode",
+    "nvmlUnitGetCount",
+    "nvmlUnitGetDevices",
     "nvmlUnitGetFanSpeedInfo",
     "nvmlUnitGetHandleByIndex",
     "nvmlUnitGetLedState",
@@ -570,28 +745,45 @@ constexpr const char* kNvmlNames[] = {
     "nvmlUnitSetLedState",
     "nvmlVgpuInstanceClearAccountingPids",
     "nvmlVgpuInstanceGetAccountingMode",
+    "nvmlVgpuInstanceGetAccountingPids",
     "nvmlVgpuInstanceGetAccountingStats",
     "nvmlVgpuInstanceGetEccMode",
     "nvmlVgpuInstanceGetEncoderCapacity",
+    "nvmlVgpuInstanceGetEncoderSessions",
+    "nvmlVgpuInstanceGetEncoderStats",
+    "nvmlVgpuInstanceGetFBCSessions",
     "nvmlVgpuInstanceGetFBCStats",
     "nvmlVgpuInstanceGetFbUsage",
     "nvmlVgpuInstanceGetFrameRateLimit",
     "nvmlVgpuInstanceGetGpuInstanceId",
+    "nvmlVgpuInstanceGetGpuPciId",
     "nvmlVgpuInstanceGetLicenseInfo",
     "nvmlVgpuInstanceGetLicenseInfo_v2",
     "nvmlVgpuInstanceGetLicenseStatus",
+    "nvmlVgpuInstanceGetMdevUUID",
+    "nvmlVgpuInstanceGetMetadata",
     "nvmlVgpuInstanceGetPlacementId",
     "nvmlVgpuInstanceGetRuntimeStateSize",
     "nvmlVgpuInstanceGetType",
+    "nvmlVgpuInstanceGetUUID",
+    "nvmlVgpuInstanceGetVmDriverVersion",
+    "nvmlVgpuInstanceGetVmID",
     "nvmlVgpuInstanceSetEncoderCapacity",
     "nvmlVgpuTypeGetBAR1Info",
     "nvmlVgpuTypeGetCapabilities",
+    "nvmlVgpuTypeGetClass",
     "nvmlVgpuTypeGetDeviceID",
     "nvmlVgpuTypeGetFbReservation",
     "nvmlVgpuTypeGetFrameRateLimit",
+    "nvmlVgpuTypeGetFramebufferSize",
     "nvmlVgpuTypeGetGpuInstanceProfileId",
+    "nvmlVgpuTypeGetGspHeapSize",
+    "nvmlVgpuTypeGetLicense",
+    "nvmlVgpuTypeGetMaxInstances",
     "nvmlVgpuTypeGetMaxInstancesPerGpuInstance",
     "nvmlVgpuTypeGetMaxInstancesPerVm",
+    "nvmlVgpuTypeGetName",
+    "nvmlVgpuTypeGetNumDisplayHeads",
     "nvmlVgpuTypeGetResolution",
 };
 

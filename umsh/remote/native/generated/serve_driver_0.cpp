@@ -2,27 +2,15 @@
 #include "generated/serve.h"
 #include "generated/structs.h"
 #include "server/session.h"
+#include "server/structs.h"
 
 namespace umsh {
 
 using InHandles = InHandlesOf<Session>;
 
-int serve_cuArray3DCreate(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t pHandle_id = in.u64();
-  alignas(8) unsigned char pAllocateArray[24] = {};
-  bool pAllocateArray_on = in.exact(pAllocateArray, 24);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* pHandle = nullptr;
-  if (error) return error;
-  int status = invoke(s.driver.cuArray3DCreate, 801, &pHandle, pAllocateArray_on ? pAllocateArray : nullptr);
-  if (status == 0) s.add(kKindArray, pHandle_id, pHandle);
-  return status;
-}
-
 int serve_cuArray3DCreate_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t pHandle_id = in.u64();
-  alignas(8) unsigned char pAllocateArray[40] = {};
+  alignas(64) unsigned char pAllocateArray[40] = {};
   bool pAllocateArray_on = in.exact(pAllocateArray, 40);
   if (!in.finished()) return kWireError;
   int error = 0;
@@ -33,26 +21,12 @@ int serve_cuArray3DCreate_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_un
   return status;
 }
 
-int serve_cuArray3DGetDescriptor(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool pArrayDescriptor_on = in.u64() != 0;
-  uint64_t hArray_id = in.u64();
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  alignas(8) unsigned char pArrayDescriptor[24] = {};
-  void* hArray = s.lookup(kKindArray, hArray_id, &error);
-  if (error) return error;
-  int status = invoke(s.driver.cuArray3DGetDescriptor, 801, pArrayDescriptor_on ? pArrayDescriptor : nullptr, hArray);
-  if (status != 0) return status;
-  if (pArrayDescriptor_on) out.blob(pArrayDescriptor, 24);
-  return status;
-}
-
 int serve_cuArray3DGetDescriptor_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   bool pArrayDescriptor_on = in.u64() != 0;
   uint64_t hArray_id = in.u64();
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(8) unsigned char pArrayDescriptor[40] = {};
+  alignas(64) unsigned char pArrayDescriptor[40] = {};
   void* hArray = s.lookup(kKindArray, hArray_id, &error);
   if (error) return error;
   int status = invoke(s.driver.cuArray3DGetDescriptor_v2, 801, pArrayDescriptor_on ? pArrayDescriptor : nullptr, hArray);
@@ -61,22 +35,9 @@ int serve_cuArray3DGetDescriptor_v2(Session& s, [[maybe_unused]] Reader& in, [[m
   return status;
 }
 
-int serve_cuArrayCreate(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t pHandle_id = in.u64();
-  alignas(8) unsigned char pAllocateArray[16] = {};
-  bool pAllocateArray_on = in.exact(pAllocateArray, 16);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* pHandle = nullptr;
-  if (error) return error;
-  int status = invoke(s.driver.cuArrayCreate, 801, &pHandle, pAllocateArray_on ? pAllocateArray : nullptr);
-  if (status == 0) s.add(kKindArray, pHandle_id, pHandle);
-  return status;
-}
-
 int serve_cuArrayCreate_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t pHandle_id = in.u64();
-  alignas(8) unsigned char pAllocateArray[24] = {};
+  alignas(64) unsigned char pAllocateArray[24] = {};
   bool pAllocateArray_on = in.exact(pAllocateArray, 24);
   if (!in.finished()) return kWireError;
   int error = 0;
@@ -98,26 +59,12 @@ int serve_cuArrayDestroy(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused
   return status;
 }
 
-int serve_cuArrayGetDescriptor(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool pArrayDescriptor_on = in.u64() != 0;
-  uint64_t hArray_id = in.u64();
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  alignas(8) unsigned char pArrayDescriptor[16] = {};
-  void* hArray = s.lookup(kKindArray, hArray_id, &error);
-  if (error) return error;
-  int status = invoke(s.driver.cuArrayGetDescriptor, 801, pArrayDescriptor_on ? pArrayDescriptor : nullptr, hArray);
-  if (status != 0) return status;
-  if (pArrayDescriptor_on) out.blob(pArrayDescriptor, 16);
-  return status;
-}
-
 int serve_cuArrayGetDescriptor_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   bool pArrayDescriptor_on = in.u64() != 0;
   uint64_t hArray_id = in.u64();
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(8) unsigned char pArrayDescriptor[24] = {};
+  alignas(64) unsigned char pArrayDescriptor[24] = {};
   void* hArray = s.lookup(kKindArray, hArray_id, &error);
   if (error) return error;
   int status = invoke(s.driver.cuArrayGetDescriptor_v2, 801, pArrayDescriptor_on ? pArrayDescriptor : nullptr, hArray);
@@ -132,7 +79,7 @@ int serve_cuArrayGetMemoryRequirements(Session& s, [[maybe_unused]] Reader& in, 
   auto device = in_scalar<int>(in);
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(8) unsigned char memoryRequirements[32] = {};
+  alignas(64) unsigned char memoryRequirements[32] = {};
   void* array = s.lookup(kKindArray, array_id, &error);
   if (error) return error;
   int status = invoke(s.driver.cuArrayGetMemoryRequirements, 801, memoryRequirements_on ? memoryRequirements : nullptr, array, device);
@@ -161,36 +108,12 @@ int serve_cuArrayGetSparseProperties(Session& s, [[maybe_unused]] Reader& in, [[
   uint64_t array_id = in.u64();
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(8) unsigned char sparseProperties[48] = {};
+  alignas(64) unsigned char sparseProperties[48] = {};
   void* array = s.lookup(kKindArray, array_id, &error);
   if (error) return error;
   int status = invoke(s.driver.cuArrayGetSparseProperties, 801, sparseProperties_on ? sparseProperties : nullptr, array);
   if (status != 0) return status;
   if (sparseProperties_on) out.blob(sparseProperties, 48);
-  return status;
-}
-
-int serve_cuCtxCreate(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool pctx_on = in.u64() != 0;
-  auto flags = in_scalar<unsigned>(in);
-  auto dev = in_scalar<int>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* pctx = nullptr;
-  if (error) return error;
-  int status = invoke(s.driver.cuCtxCreate, 801, pctx_on ? &pctx : nullptr, flags, dev);
-  if (status != 0) return status;
-  if (pctx_on) out.u64(s.intern(kKindContext, pctx));
-  return status;
-}
-
-int serve_cuCtxDestroy(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t ctx_id = in.u64();
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* ctx = s.lookup(kKindContext, ctx_id, &error);
-  if (error) return error;
-  int status = invoke(s.driver.cuCtxDestroy, 801, ctx);
   return status;
 }
 
@@ -248,7 +171,7 @@ int serve_cuCtxGetDevResource(Session& s, [[maybe_unused]] Reader& in, [[maybe_u
   if (!in.finished()) return kWireError;
   int error = 0;
   void* hCtx = s.lookup(kKindContext, hCtx_id, &error);
-  alignas(8) unsigned char resource[144] = {};
+  alignas(64) unsigned char resource[144] = {};
   if (error) return error;
   int status = invoke(s.driver.cuCtxGetDevResource, 801, hCtx, resource_on ? resource : nullptr, type);
   if (status != 0) return status;
@@ -261,7 +184,7 @@ int serve_cuCtxGetExecAffinity(Session& s, [[maybe_unused]] Reader& in, [[maybe_
   auto type = in_scalar<int>(in);
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(8) unsigned char pExecAffinity[8] = {};
+  alignas(64) unsigned char pExecAffinity[8] = {};
   if (error) return error;
   int status = invoke(s.driver.cuCtxGetExecAffinity, 801, pExecAffinity_on ? pExecAffinity : nullptr, type);
   if (status != 0) return status;
@@ -291,28 +214,6 @@ int serve_cuCtxGetSharedMemConfig(Session& s, [[maybe_unused]] Reader& in, [[may
   int status = invoke(s.driver.cuCtxGetSharedMemConfig, 801, pConfig_on ? &pConfig : nullptr);
   if (status != 0) return status;
   if (pConfig_on) out_scalar(out, pConfig);
-  return status;
-}
-
-int serve_cuCtxPopCurrent(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool pctx_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* pctx = nullptr;
-  if (error) return error;
-  int status = invoke(s.driver.cuCtxPopCurrent, 801, pctx_on ? &pctx : nullptr);
-  if (status != 0) return status;
-  if (pctx_on) out.u64(s.intern(kKindContext, pctx));
-  return status;
-}
-
-int serve_cuCtxPushCurrent(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t ctx_id = in.u64();
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* ctx = s.lookup(kKindContext, ctx_id, &error);
-  if (error) return error;
-  int status = invoke(s.driver.cuCtxPushCurrent, 801, ctx);
   return status;
 }
 
@@ -385,6 +286,43 @@ int serve_cuCtxWaitEvent(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused
   return status;
 }
 
+int serve_cuDevResourceGenerateDesc(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t phDesc_id = in.u64();
+  Blob resources_in = in.blob();
+  auto nbResources = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* phDesc = nullptr;
+  InArray resources(resources_in, uint64_t(nbResources), 144);
+  if (!resources.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.driver.cuDevResourceGenerateDesc, 801, &phDesc, static_cast<void*>(resources.data()), nbResources);
+  if (status == 0) s.add(kKindResourceDesc, phDesc_id, phDesc);
+  return status;
+}
+
+int serve_cuDevSmResourceSplitByCount(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool result_on = in.u64() != 0;
+  bool nbGroups_on = in.u64() != 0;
+  auto nbGroups = in_scalar<unsigned>(in);
+  alignas(64) unsigned char input[144] = {};
+  bool input_on = in.exact(input, 144);
+  bool remaining_on = in.u64() != 0;
+  auto useFlags = in_scalar<unsigned>(in);
+  auto minCount = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  alignas(64) unsigned char remaining[144] = {};
+  OutArray result(result_on, (nbGroups_on ? uint64_t(nbGroups) : 0), 144);
+  if (!result.fits) error = 1;
+  if (error) return error;
+  int status = invoke(s.driver.cuDevSmResourceSplitByCount, 801, static_cast<void*>(result.data()), nbGroups_on ? &nbGroups : nullptr, input_on ? input : nullptr, remaining_on ? remaining : nullptr, useFlags, minCount);
+  result.write(out, status == 0 ? (nbGroups_on ? uint64_t(nbGroups) : 0) : 0);
+  if (nbGroups_on) out_scalar(out, nbGroups);
+  if (remaining_on) out.blob(remaining, 144);
+  return status;
+}
+
 int serve_cuDeviceCanAccessPeer(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   bool canAccessPeer_on = in.u64() != 0;
   auto dev = in_scalar<int>(in);
@@ -432,7 +370,7 @@ int serve_cuDeviceGetDevResource(Session& s, [[maybe_unused]] Reader& in, [[mayb
   auto type = in_scalar<int>(in);
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(8) unsigned char resource[144] = {};
+  alignas(64) unsigned char resource[144] = {};
   if (error) return error;
   int status = invoke(s.driver.cuDeviceGetDevResource, 801, device, resource_on ? resource : nullptr, type);
   if (status != 0) return status;
@@ -451,6 +389,21 @@ int serve_cuDeviceGetExecAffinitySupport(Session& s, [[maybe_unused]] Reader& in
   int status = invoke(s.driver.cuDeviceGetExecAffinitySupport, 801, pi_on ? &pi : nullptr, type, dev);
   if (status != 0) return status;
   if (pi_on) out_scalar(out, pi);
+  return status;
+}
+
+int serve_cuDeviceGetGraphMemAttribute(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  auto device = in_scalar<int>(in);
+  auto attr = in_scalar<int>(in);
+  bool value_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  OutArray value(value_on, 8, 1);
+  if (!value.fits) error = 1;
+  if (error) return error;
+  int status = invoke(s.driver.cuDeviceGetGraphMemAttribute, 801, device, attr, static_cast<void*>(value.data()));
+  if (status != 0) return status;
+  value.write(out, status == 0 ? 8 : 0);
   return status;
 }
 
@@ -543,6 +496,19 @@ int serve_cuDeviceGraphMemTrim(Session& s, [[maybe_unused]] Reader& in, [[maybe_
   return status;
 }
 
+int serve_cuDeviceSetGraphMemAttribute(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  auto device = in_scalar<int>(in);
+  auto attr = in_scalar<int>(in);
+  Blob value_in = in.blob();
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  InArray value(value_in, 8, 1);
+  if (!value.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.driver.cuDeviceSetGraphMemAttribute, 801, device, attr, static_cast<void*>(value.data()));
+  return status;
+}
+
 int serve_cuDeviceSetMemPool(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   auto dev = in_scalar<int>(in);
   uint64_t pool_id = in.u64();
@@ -551,19 +517,6 @@ int serve_cuDeviceSetMemPool(Session& s, [[maybe_unused]] Reader& in, [[maybe_un
   void* pool = s.lookup(kKindMemPool, pool_id, &error);
   if (error) return error;
   int status = invoke(s.driver.cuDeviceSetMemPool, 801, dev, pool);
-  return status;
-}
-
-int serve_cuDeviceTotalMem(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool bytes_on = in.u64() != 0;
-  auto dev = in_scalar<int>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  unsigned bytes{};
-  if (error) return error;
-  int status = invoke(s.driver.cuDeviceTotalMem, 801, bytes_on ? &bytes : nullptr, dev);
-  if (status != 0) return status;
-  if (bytes_on) out_scalar(out, bytes);
   return status;
 }
 
@@ -576,17 +529,6 @@ int serve_cuEventCreate(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]
   if (error) return error;
   int status = invoke(s.driver.cuEventCreate, 801, &phEvent, Flags);
   if (status == 0) s.add(kKindEvent, phEvent_id, phEvent);
-  return status;
-}
-
-int serve_cuEventDestroy(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t hEvent_id = in.u64();
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (error) return error;
-  void* hEvent = s.take(kKindEvent, hEvent_id, &error);
-  if (error) return error;
-  int status = invoke(s.driver.cuEventDestroy, 801, hEvent);
   return status;
 }
 
@@ -876,21 +818,45 @@ int serve_cuGraphAddEventWaitNode(Session& s, [[maybe_unused]] Reader& in, [[may
   return status;
 }
 
-int serve_cuGraphAddMemFreeNode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+int serve_cuGraphAddMemcpyNode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t phGraphNode_id = in.u64();
   uint64_t hGraph_id = in.u64();
   Blob dependencies_in = in.blob();
   auto numDependencies = in_scalar<uint64_t>(in);
-  uint64_t dptr = in.u64();
+  alignas(64) unsigned char copyParams[200] = {};
+  bool copyParams_on = in.exact(copyParams, 200);
+  uint64_t ctx_id = in.u64();
   if (!in.finished()) return kWireError;
   int error = 0;
   void* phGraphNode = nullptr;
   void* hGraph = s.lookup(kKindGraph, hGraph_id, &error);
   InHandles dependencies(s, kKindGraphNode, dependencies_in, uint64_t(numDependencies), &error);
   if (!dependencies.fits) return kWireError;
-  if (!error) error = s.check(dptr, 1);
+  if (copyParams_on && !error) error = translate_CUDA_MEMCPY3D_st(s, copyParams, Way::kIn);
+  void* ctx = s.lookup(kKindContext, ctx_id, &error);
   if (error) return error;
-  int status = invoke(s.driver.cuGraphAddMemFreeNode, 801, &phGraphNode, hGraph, dependencies.handles(), numDependencies, dptr);
+  int status = invoke(s.driver.cuGraphAddMemcpyNode, 801, &phGraphNode, hGraph, dependencies.handles(), numDependencies, copyParams_on ? copyParams : nullptr, ctx);
+  if (status == 0) s.add(kKindGraphNode, phGraphNode_id, phGraphNode);
+  return status;
+}
+
+int serve_cuGraphAddMemsetNode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t phGraphNode_id = in.u64();
+  uint64_t hGraph_id = in.u64();
+  Blob dependencies_in = in.blob();
+  auto numDependencies = in_scalar<uint64_t>(in);
+  alignas(64) unsigned char memsetParams[40] = {};
+  bool memsetParams_on = in.exact(memsetParams, 40);
+  uint64_t ctx_id = in.u64();
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* phGraphNode = nullptr;
+  void* hGraph = s.lookup(kKindGraph, hGraph_id, &error);
+  InHandles dependencies(s, kKindGraphNode, dependencies_in, uint64_t(numDependencies), &error);
+  if (!dependencies.fits) return kWireError;
+  void* ctx = s.lookup(kKindContext, ctx_id, &error);
+  if (error) return error;
+  int status = invoke(s.driver.cuGraphAddMemsetNode, 801, &phGraphNode, hGraph, dependencies.handles(), numDependencies, memsetParams_on ? memsetParams : nullptr, ctx);
   if (status == 0) s.add(kKindGraphNode, phGraphNode_id, phGraphNode);
   return status;
 }
@@ -1085,7 +1051,7 @@ int serve_cuGraphExecGetFlags(Session& s, [[maybe_unused]] Reader& in, [[maybe_u
 int serve_cuGraphExecMemcpyNodeSetParams(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t hGraphExec_id = in.u64();
   uint64_t hNode_id = in.u64();
-  alignas(8) unsigned char copyParams[200] = {};
+  alignas(64) unsigned char copyParams[200] = {};
   bool copyParams_on = in.exact(copyParams, 200);
   uint64_t ctx_id = in.u64();
   if (!in.finished()) return kWireError;
@@ -1102,7 +1068,7 @@ int serve_cuGraphExecMemcpyNodeSetParams(Session& s, [[maybe_unused]] Reader& in
 int serve_cuGraphExecMemsetNodeSetParams(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t hGraphExec_id = in.u64();
   uint64_t hNode_id = in.u64();
-  alignas(8) unsigned char memsetParams[40] = {};
+  alignas(64) unsigned char memsetParams[40] = {};
   bool memsetParams_on = in.exact(memsetParams, 40);
   uint64_t ctx_id = in.u64();
   if (!in.finished()) return kWireError;
@@ -1142,12 +1108,114 @@ int serve_cuGraphExecUpdate_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_
   int error = 0;
   void* hGraphExec = s.lookup(kKindGraphExec, hGraphExec_id, &error);
   void* hGraph = s.lookup(kKindGraph, hGraph_id, &error);
-  alignas(8) unsigned char resultInfo[24] = {};
+  alignas(64) unsigned char resultInfo[24] = {};
   if (error) return error;
   int status = invoke(s.driver.cuGraphExecUpdate_v2, 801, hGraphExec, hGraph, resultInfo_on ? resultInfo : nullptr);
   if (status != 0) return status;
   if (resultInfo_on) translate_CUgraphExecUpdateResultInfo_st(s, resultInfo, Way::kOut);
   if (resultInfo_on) out.blob(resultInfo, 24);
+  return status;
+}
+
+int serve_cuGraphGetEdges(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t hGraph_id = in.u64();
+  bool from_on = in.u64() != 0;
+  bool to_on = in.u64() != 0;
+  bool numEdges_on = in.u64() != 0;
+  auto numEdges = in_scalar<uint64_t>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* hGraph = s.lookup(kKindGraph, hGraph_id, &error);
+  OutArray from(from_on, (numEdges_on ? uint64_t(numEdges) : 0), 8);
+  OutArray to(to_on, (numEdges_on ? uint64_t(numEdges) : 0), 8);
+  if (!from.fits) error = 1;
+  if (!to.fits) error = 1;
+  if (error) return error;
+  int status = invoke(s.driver.cuGraphGetEdges, 801, hGraph, from.handles(), to.handles(), numEdges_on ? &numEdges : nullptr);
+  from.write_handles(s, kKindGraphNode, out, status == 0 ? (numEdges_on ? uint64_t(numEdges) : 0) : 0);
+  to.write_handles(s, kKindGraphNode, out, status == 0 ? (numEdges_on ? uint64_t(numEdges) : 0) : 0);
+  if (numEdges_on) out_scalar(out, numEdges);
+  return status;
+}
+
+int serve_cuGraphGetEdges_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t hGraph_id = in.u64();
+  bool from_on = in.u64() != 0;
+  bool to_on = in.u64() != 0;
+  bool edgeData_on = in.u64() != 0;
+  bool numEdges_on = in.u64() != 0;
+  auto numEdges = in_scalar<uint64_t>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* hGraph = s.lookup(kKindGraph, hGraph_id, &error);
+  OutArray from(from_on, (numEdges_on ? uint64_t(numEdges) : 0), 8);
+  OutArray to(to_on, (numEdges_on ? uint64_t(numEdges) : 0), 8);
+  OutArray edgeData(edgeData_on, (numEdges_on ? uint64_t(numEdges) : 0), 8);
+  if (!from.fits) error = 1;
+  if (!to.fits) error = 1;
+  if (!edgeData.fits) error = 1;
+  if (error) return error;
+  int status = invoke(s.driver.cuGraphGetEdges_v2, 801, hGraph, from.handles(), to.handles(), static_cast<void*>(edgeData.data()), numEdges_on ? &numEdges : nullptr);
+  from.write_handles(s, kKindGraphNode, out, status == 0 ? (numEdges_on ? uint64_t(numEdges) : 0) : 0);
+  to.write_handles(s, kKindGraphNode, out, status == 0 ? (numEdges_on ? uint64_t(numEdges) : 0) : 0);
+  edgeData.write(out, status == 0 ? (numEdges_on ? uint64_t(numEdges) : 0) : 0);
+  if (numEdges_on) out_scalar(out, numEdges);
+  return status;
+}
+
+int serve_cuGraphGetNodes(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t hGraph_id = in.u64();
+  bool nodes_on = in.u64() != 0;
+  bool numNodes_on = in.u64() != 0;
+  auto numNodes = in_scalar<uint64_t>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* hGraph = s.lookup(kKindGraph, hGraph_id, &error);
+  OutArray nodes(nodes_on, (numNodes_on ? uint64_t(numNodes) : 0), 8);
+  if (!nodes.fits) error = 1;
+  if (error) return error;
+  int status = invoke(s.driver.cuGraphGetNodes, 801, hGraph, nodes.handles(), numNodes_on ? &numNodes : nullptr);
+  nodes.write_handles(s, kKindGraphNode, out, status == 0 ? (numNodes_on ? uint64_t(numNodes) : 0) : 0);
+  if (numNodes_on) out_scalar(out, numNodes);
+  return status;
+}
+
+int serve_cuGraphGetRootNodes(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t hGraph_id = in.u64();
+  bool rootNodes_on = in.u64() != 0;
+  bool numRootNodes_on = in.u64() != 0;
+  auto numRootNodes = in_scalar<uint64_t>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* hGraph = s.lookup(kKindGraph, hGraph_id, &error);
+  OutArray rootNodes(rootNodes_on, (numRootNodes_on ? uint64_t(numRootNodes) : 0), 8);
+  if (!rootNodes.fits) error = 1;
+  if (error) return error;
+  int status = invoke(s.driver.cuGraphGetRootNodes, 801, hGraph, rootNodes.handles(), numRootNodes_on ? &numRootNodes : nullptr);
+  rootNodes.write_handles(s, kKindGraphNode, out, status == 0 ? (numRootNodes_on ? uint64_t(numRootNodes) : 0) : 0);
+  if (numRootNodes_on) out_scalar(out, numRootNodes);
+  return status;
+}
+
+int serve_cuGraphInstantiate(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t phGraphExec_id = in.u64();
+  uint64_t hGraph_id = in.u64();
+  bool phErrorNode_on = in.u64() != 0;
+  bool logBuffer_on = in.u64() != 0;
+  auto bufferSize = in_scalar<uint64_t>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* phGraphExec = nullptr;
+  void* hGraph = s.lookup(kKindGraph, hGraph_id, &error);
+  void* phErrorNode = nullptr;
+  OutArray logBuffer(logBuffer_on, uint64_t(bufferSize), 1);
+  if (!logBuffer.fits) error = 1;
+  if (error) return error;
+  int status = invoke(s.driver.cuGraphInstantiate, 801, &phGraphExec, hGraph, phErrorNode_on ? &phErrorNode : nullptr, static_cast<char*>(logBuffer.data()), bufferSize);
+  if (status == 0) s.add(kKindGraphExec, phGraphExec_id, phGraphExec);
+  if (status != 0) return status;
+  if (phErrorNode_on) out.u64(s.intern(kKindGraphNode, phErrorNode));
+  logBuffer.write_text(out);
   return status;
 }
 
@@ -1173,13 +1241,35 @@ int serve_cuGraphInstantiateWithParams(Session& s, [[maybe_unused]] Reader& in, 
   int error = 0;
   void* phGraphExec = nullptr;
   void* hGraph = s.lookup(kKindGraph, hGraph_id, &error);
-  alignas(8) unsigned char instantiateParams[32] = {};
+  alignas(64) unsigned char instantiateParams[32] = {};
   if (error) return error;
   int status = invoke(s.driver.cuGraphInstantiateWithParams, 801, &phGraphExec, hGraph, instantiateParams_on ? instantiateParams : nullptr);
   if (status == 0) s.add(kKindGraphExec, phGraphExec_id, phGraphExec);
   if (status != 0) return status;
   if (instantiateParams_on) translate_CUDA_GRAPH_INSTANTIATE_PARAMS_st(s, instantiateParams, Way::kOut);
   if (instantiateParams_on) out.blob(instantiateParams, 32);
+  return status;
+}
+
+int serve_cuGraphInstantiate_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t phGraphExec_id = in.u64();
+  uint64_t hGraph_id = in.u64();
+  bool phErrorNode_on = in.u64() != 0;
+  bool logBuffer_on = in.u64() != 0;
+  auto bufferSize = in_scalar<uint64_t>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* phGraphExec = nullptr;
+  void* hGraph = s.lookup(kKindGraph, hGraph_id, &error);
+  void* phErrorNode = nullptr;
+  OutArray logBuffer(logBuffer_on, uint64_t(bufferSize), 1);
+  if (!logBuffer.fits) error = 1;
+  if (error) return error;
+  int status = invoke(s.driver.cuGraphInstantiate_v2, 801, &phGraphExec, hGraph, phErrorNode_on ? &phErrorNode : nullptr, static_cast<char*>(logBuffer.data()), bufferSize);
+  if (status == 0) s.add(kKindGraphExec, phGraphExec_id, phGraphExec);
+  if (status != 0) return status;
+  if (phErrorNode_on) out.u64(s.intern(kKindGraphNode, phErrorNode));
+  logBuffer.write_text(out);
   return status;
 }
 
@@ -1192,6 +1282,36 @@ int serve_cuGraphKernelNodeCopyAttributes(Session& s, [[maybe_unused]] Reader& i
   void* src = s.lookup(kKindGraphNode, src_id, &error);
   if (error) return error;
   int status = invoke(s.driver.cuGraphKernelNodeCopyAttributes, 801, dst, src);
+  return status;
+}
+
+int serve_cuGraphKernelNodeGetAttribute(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t hNode_id = in.u64();
+  auto attr = in_scalar<int>(in);
+  bool value_out_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* hNode = s.lookup(kKindGraphNode, hNode_id, &error);
+  alignas(64) unsigned char value_out[64] = {};
+  if (!error) error = refuse_launch_attribute(attr);
+  if (error) return error;
+  int status = invoke(s.driver.cuGraphKernelNodeGetAttribute, 801, hNode, attr, value_out_on ? value_out : nullptr);
+  if (status != 0) return status;
+  if (value_out_on) out.blob(value_out, 64);
+  return status;
+}
+
+int serve_cuGraphKernelNodeSetAttribute(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t hNode_id = in.u64();
+  auto attr = in_scalar<int>(in);
+  alignas(64) unsigned char value[64] = {};
+  bool value_on = in.exact(value, 64);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* hNode = s.lookup(kKindGraphNode, hNode_id, &error);
+  if (!error) error = refuse_launch_attribute(attr);
+  if (error) return error;
+  int status = invoke(s.driver.cuGraphKernelNodeSetAttribute, 801, hNode, attr, value_on ? value : nullptr);
   return status;
 }
 
@@ -1215,7 +1335,7 @@ int serve_cuGraphMemcpyNodeGetParams(Session& s, [[maybe_unused]] Reader& in, [[
   if (!in.finished()) return kWireError;
   int error = 0;
   void* hNode = s.lookup(kKindGraphNode, hNode_id, &error);
-  alignas(8) unsigned char nodeParams[200] = {};
+  alignas(64) unsigned char nodeParams[200] = {};
   if (error) return error;
   int status = invoke(s.driver.cuGraphMemcpyNodeGetParams, 801, hNode, nodeParams_on ? nodeParams : nullptr);
   if (status != 0) return status;
@@ -1226,7 +1346,7 @@ int serve_cuGraphMemcpyNodeGetParams(Session& s, [[maybe_unused]] Reader& in, [[
 
 int serve_cuGraphMemcpyNodeSetParams(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t hNode_id = in.u64();
-  alignas(8) unsigned char nodeParams[200] = {};
+  alignas(64) unsigned char nodeParams[200] = {};
   bool nodeParams_on = in.exact(nodeParams, 200);
   if (!in.finished()) return kWireError;
   int error = 0;
@@ -1243,7 +1363,7 @@ int serve_cuGraphMemsetNodeGetParams(Session& s, [[maybe_unused]] Reader& in, [[
   if (!in.finished()) return kWireError;
   int error = 0;
   void* hNode = s.lookup(kKindGraphNode, hNode_id, &error);
-  alignas(8) unsigned char nodeParams[40] = {};
+  alignas(64) unsigned char nodeParams[40] = {};
   if (error) return error;
   int status = invoke(s.driver.cuGraphMemsetNodeGetParams, 801, hNode, nodeParams_on ? nodeParams : nullptr);
   if (status != 0) return status;
@@ -1253,7 +1373,7 @@ int serve_cuGraphMemsetNodeGetParams(Session& s, [[maybe_unused]] Reader& in, [[
 
 int serve_cuGraphMemsetNodeSetParams(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t hNode_id = in.u64();
-  alignas(8) unsigned char nodeParams[40] = {};
+  alignas(64) unsigned char nodeParams[40] = {};
   bool nodeParams_on = in.exact(nodeParams, 40);
   if (!in.finished()) return kWireError;
   int error = 0;
@@ -1276,6 +1396,82 @@ int serve_cuGraphNodeFindInClone(Session& s, [[maybe_unused]] Reader& in, [[mayb
   int status = invoke(s.driver.cuGraphNodeFindInClone, 801, phNode_on ? &phNode : nullptr, hOriginalNode, hClonedGraph);
   if (status != 0) return status;
   if (phNode_on) out.u64(s.intern(kKindGraphNode, phNode));
+  return status;
+}
+
+int serve_cuGraphNodeGetDependencies(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t hNode_id = in.u64();
+  bool dependencies_on = in.u64() != 0;
+  bool numDependencies_on = in.u64() != 0;
+  auto numDependencies = in_scalar<uint64_t>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* hNode = s.lookup(kKindGraphNode, hNode_id, &error);
+  OutArray dependencies(dependencies_on, (numDependencies_on ? uint64_t(numDependencies) : 0), 8);
+  if (!dependencies.fits) error = 1;
+  if (error) return error;
+  int status = invoke(s.driver.cuGraphNodeGetDependencies, 801, hNode, dependencies.handles(), numDependencies_on ? &numDependencies : nullptr);
+  dependencies.write_handles(s, kKindGraphNode, out, status == 0 ? (numDependencies_on ? uint64_t(numDependencies) : 0) : 0);
+  if (numDependencies_on) out_scalar(out, numDependencies);
+  return status;
+}
+
+int serve_cuGraphNodeGetDependencies_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t hNode_id = in.u64();
+  bool dependencies_on = in.u64() != 0;
+  bool edgeData_on = in.u64() != 0;
+  bool numDependencies_on = in.u64() != 0;
+  auto numDependencies = in_scalar<uint64_t>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* hNode = s.lookup(kKindGraphNode, hNode_id, &error);
+  OutArray dependencies(dependencies_on, (numDependencies_on ? uint64_t(numDependencies) : 0), 8);
+  OutArray edgeData(edgeData_on, (numDependencies_on ? uint64_t(numDependencies) : 0), 8);
+  if (!dependencies.fits) error = 1;
+  if (!edgeData.fits) error = 1;
+  if (error) return error;
+  int status = invoke(s.driver.cuGraphNodeGetDependencies_v2, 801, hNode, dependencies.handles(), static_cast<void*>(edgeData.data()), numDependencies_on ? &numDependencies : nullptr);
+  dependencies.write_handles(s, kKindGraphNode, out, status == 0 ? (numDependencies_on ? uint64_t(numDependencies) : 0) : 0);
+  edgeData.write(out, status == 0 ? (numDependencies_on ? uint64_t(numDependencies) : 0) : 0);
+  if (numDependencies_on) out_scalar(out, numDependencies);
+  return status;
+}
+
+int serve_cuGraphNodeGetDependentNodes(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t hNode_id = in.u64();
+  bool dependentNodes_on = in.u64() != 0;
+  bool numDependentNodes_on = in.u64() != 0;
+  auto numDependentNodes = in_scalar<uint64_t>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* hNode = s.lookup(kKindGraphNode, hNode_id, &error);
+  OutArray dependentNodes(dependentNodes_on, (numDependentNodes_on ? uint64_t(numDependentNodes) : 0), 8);
+  if (!dependentNodes.fits) error = 1;
+  if (error) return error;
+  int status = invoke(s.driver.cuGraphNodeGetDependentNodes, 801, hNode, dependentNodes.handles(), numDependentNodes_on ? &numDependentNodes : nullptr);
+  dependentNodes.write_handles(s, kKindGraphNode, out, status == 0 ? (numDependentNodes_on ? uint64_t(numDependentNodes) : 0) : 0);
+  if (numDependentNodes_on) out_scalar(out, numDependentNodes);
+  return status;
+}
+
+int serve_cuGraphNodeGetDependentNodes_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t hNode_id = in.u64();
+  bool dependentNodes_on = in.u64() != 0;
+  bool edgeData_on = in.u64() != 0;
+  bool numDependentNodes_on = in.u64() != 0;
+  auto numDependentNodes = in_scalar<uint64_t>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* hNode = s.lookup(kKindGraphNode, hNode_id, &error);
+  OutArray dependentNodes(dependentNodes_on, (numDependentNodes_on ? uint64_t(numDependentNodes) : 0), 8);
+  OutArray edgeData(edgeData_on, (numDependentNodes_on ? uint64_t(numDependentNodes) : 0), 8);
+  if (!dependentNodes.fits) error = 1;
+  if (!edgeData.fits) error = 1;
+  if (error) return error;
+  int status = invoke(s.driver.cuGraphNodeGetDependentNodes_v2, 801, hNode, dependentNodes.handles(), static_cast<void*>(edgeData.data()), numDependentNodes_on ? &numDependentNodes : nullptr);
+  dependentNodes.write_handles(s, kKindGraphNode, out, status == 0 ? (numDependentNodes_on ? uint64_t(numDependentNodes) : 0) : 0);
+  edgeData.write(out, status == 0 ? (numDependentNodes_on ? uint64_t(numDependentNodes) : 0) : 0);
+  if (numDependentNodes_on) out_scalar(out, numDependentNodes);
   return status;
 }
 
@@ -1322,19 +1518,6 @@ int serve_cuGraphNodeSetEnabled(Session& s, [[maybe_unused]] Reader& in, [[maybe
   return status;
 }
 
-int serve_cuGraphReleaseUserObject(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t graph_id = in.u64();
-  uint64_t object_id = in.u64();
-  auto count = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* graph = s.lookup(kKindGraph, graph_id, &error);
-  void* object = s.lookup(kKindUserObject, object_id, &error);
-  if (error) return error;
-  int status = invoke(s.driver.cuGraphReleaseUserObject, 801, graph, object, count);
-  return status;
-}
-
 int serve_cuGraphRemoveDependencies(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t hGraph_id = in.u64();
   Blob from_in = in.blob();
@@ -1369,20 +1552,6 @@ int serve_cuGraphRemoveDependencies_v2(Session& s, [[maybe_unused]] Reader& in, 
   if (!edgeData.fits) return kWireError;
   if (error) return error;
   int status = invoke(s.driver.cuGraphRemoveDependencies_v2, 801, hGraph, from.handles(), to.handles(), static_cast<const void*>(edgeData.data()), numDependencies);
-  return status;
-}
-
-int serve_cuGraphRetainUserObject(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t graph_id = in.u64();
-  uint64_t object_id = in.u64();
-  auto count = in_scalar<unsigned>(in);
-  auto flags = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* graph = s.lookup(kKindGraph, graph_id, &error);
-  void* object = s.lookup(kKindUserObject, object_id, &error);
-  if (error) return error;
-  int status = invoke(s.driver.cuGraphRetainUserObject, 801, graph, object, count, flags);
   return status;
 }
 
@@ -1431,80 +1600,11 @@ int serve_cuGreenCtxGetDevResource(Session& s, [[maybe_unused]] Reader& in, [[ma
   if (!in.finished()) return kWireError;
   int error = 0;
   void* hCtx = s.lookup(kKindGreenContext, hCtx_id, &error);
-  alignas(8) unsigned char resource[144] = {};
+  alignas(64) unsigned char resource[144] = {};
   if (error) return error;
   int status = invoke(s.driver.cuGreenCtxGetDevResource, 801, hCtx, resource_on ? resource : nullptr, type);
   if (status != 0) return status;
   if (resource_on) out.blob(resource, 144);
-  return status;
-}
-
-int serve_cuGreenCtxGetId(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t greenCtx_id = in.u64();
-  bool greenCtxId_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* greenCtx = s.lookup(kKindGreenContext, greenCtx_id, &error);
-  uint64_t greenCtxId{};
-  if (error) return error;
-  int status = invoke(s.driver.cuGreenCtxGetId, 801, greenCtx, greenCtxId_on ? &greenCtxId : nullptr);
-  if (status != 0) return status;
-  if (greenCtxId_on) out_scalar(out, greenCtxId);
-  return status;
-}
-
-int serve_cuGreenCtxRecordEvent(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t hCtx_id = in.u64();
-  uint64_t hEvent_id = in.u64();
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* hCtx = s.lookup(kKindGreenContext, hCtx_id, &error);
-  void* hEvent = s.lookup(kKindEvent, hEvent_id, &error);
-  if (error) return error;
-  int status = invoke(s.driver.cuGreenCtxRecordEvent, 801, hCtx, hEvent);
-  return status;
-}
-
-int serve_cuGreenCtxStreamCreate(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t phStream_id = in.u64();
-  uint64_t greenCtx_id = in.u64();
-  auto flags = in_scalar<unsigned>(in);
-  auto priority = in_scalar<int>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* phStream = nullptr;
-  void* greenCtx = s.lookup(kKindGreenContext, greenCtx_id, &error);
-  if (error) return error;
-  int status = invoke(s.driver.cuGreenCtxStreamCreate, 801, &phStream, greenCtx, flags, priority);
-  if (status == 0) s.add(kKindStream, phStream_id, phStream);
-  return status;
-}
-
-int serve_cuGreenCtxWaitEvent(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t hCtx_id = in.u64();
-  uint64_t hEvent_id = in.u64();
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* hCtx = s.lookup(kKindGreenContext, hCtx_id, &error);
-  void* hEvent = s.lookup(kKindEvent, hEvent_id, &error);
-  if (error) return error;
-  int status = invoke(s.driver.cuGreenCtxWaitEvent, 801, hCtx, hEvent);
-  return status;
-}
-
-int serve_cuKernelGetAttribute(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool pi_on = in.u64() != 0;
-  auto attrib = in_scalar<int>(in);
-  uint64_t kernel_id = in.u64();
-  auto dev = in_scalar<int>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  int pi{};
-  void* kernel = s.lookup(kKindKernel, kernel_id, &error);
-  if (error) return error;
-  int status = invoke(s.driver.cuKernelGetAttribute, 801, pi_on ? &pi : nullptr, attrib, kernel, dev);
-  if (status != 0) return status;
-  if (pi_on) out_scalar(out, pi);
   return status;
 }
 

@@ -2,10 +2,80 @@
 #include "generated/serve.h"
 #include "generated/structs.h"
 #include "server/session.h"
+#include "server/structs.h"
 
 namespace umsh {
 
 using InHandles = InHandlesOf<Session>;
+
+int serve_cuGreenCtxGetId(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t greenCtx_id = in.u64();
+  bool greenCtxId_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* greenCtx = s.lookup(kKindGreenContext, greenCtx_id, &error);
+  uint64_t greenCtxId{};
+  if (error) return error;
+  int status = invoke(s.driver.cuGreenCtxGetId, 801, greenCtx, greenCtxId_on ? &greenCtxId : nullptr);
+  if (status != 0) return status;
+  if (greenCtxId_on) out_scalar(out, greenCtxId);
+  return status;
+}
+
+int serve_cuGreenCtxRecordEvent(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t hCtx_id = in.u64();
+  uint64_t hEvent_id = in.u64();
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* hCtx = s.lookup(kKindGreenContext, hCtx_id, &error);
+  void* hEvent = s.lookup(kKindEvent, hEvent_id, &error);
+  if (error) return error;
+  int status = invoke(s.driver.cuGreenCtxRecordEvent, 801, hCtx, hEvent);
+  return status;
+}
+
+int serve_cuGreenCtxStreamCreate(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t phStream_id = in.u64();
+  uint64_t greenCtx_id = in.u64();
+  auto flags = in_scalar<unsigned>(in);
+  auto priority = in_scalar<int>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* phStream = nullptr;
+  void* greenCtx = s.lookup(kKindGreenContext, greenCtx_id, &error);
+  if (error) return error;
+  int status = invoke(s.driver.cuGreenCtxStreamCreate, 801, &phStream, greenCtx, flags, priority);
+  if (status == 0) s.add(kKindStream, phStream_id, phStream);
+  return status;
+}
+
+int serve_cuGreenCtxWaitEvent(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t hCtx_id = in.u64();
+  uint64_t hEvent_id = in.u64();
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* hCtx = s.lookup(kKindGreenContext, hCtx_id, &error);
+  void* hEvent = s.lookup(kKindEvent, hEvent_id, &error);
+  if (error) return error;
+  int status = invoke(s.driver.cuGreenCtxWaitEvent, 801, hCtx, hEvent);
+  return status;
+}
+
+int serve_cuKernelGetAttribute(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool pi_on = in.u64() != 0;
+  auto attrib = in_scalar<int>(in);
+  uint64_t kernel_id = in.u64();
+  auto dev = in_scalar<int>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  int pi{};
+  void* kernel = s.lookup(kKindKernel, kernel_id, &error);
+  if (error) return error;
+  int status = invoke(s.driver.cuKernelGetAttribute, 801, pi_on ? &pi : nullptr, attrib, kernel, dev);
+  if (status != 0) return status;
+  if (pi_on) out_scalar(out, pi);
+  return status;
+}
 
 int serve_cuKernelSetAttribute(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   auto attrib = in_scalar<int>(in);
@@ -45,6 +115,71 @@ int serve_cuLibraryEnumerateKernels(Session& s, [[maybe_unused]] Reader& in, [[m
   int status = invoke(s.driver.cuLibraryEnumerateKernels, 801, kernels.handles(), numKernels, lib);
   if (status != 0) return status;
   kernels.write_handles(s, kKindKernel, out, status == 0 ? uint64_t(numKernels) : 0);
+  return status;
+}
+
+int serve_cuLinkAddData_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t state_id = in.u64();
+  auto type = in_scalar<int>(in);
+  Blob data_in = in.blob();
+  auto size = in_scalar<uint64_t>(in);
+  std::string name;
+  bool name_on = in.text(name);
+  auto numOptions = in_scalar<unsigned>(in);
+  Blob options_in = in.blob();
+  Blob optionValues_in = in.blob();
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* state = s.lookup(kKindLinkState, state_id, &error);
+  InArray data(data_in, uint64_t(size), 1);
+  if (!data.fits) return kWireError;
+  InArray options(options_in, uint64_t(numOptions), 4);
+  if (!options.fits) return kWireError;
+  InArray optionValues(optionValues_in, uint64_t(numOptions), 8);
+  if (!optionValues.fits) return kWireError;
+  if (!error) error = refuse_pointer_options(options.data(), numOptions);
+  if (error) return error;
+  int status = invoke(s.driver.cuLinkAddData_v2, 801, state, type, static_cast<void*>(data.data()), size, name_on ? name.c_str() : nullptr, numOptions, static_cast<int*>(options.data()), static_cast<void**>(optionValues.data()));
+  return status;
+}
+
+int serve_cuLinkAddFile_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t state_id = in.u64();
+  auto type = in_scalar<int>(in);
+  std::string path;
+  bool path_on = in.text(path);
+  auto numOptions = in_scalar<unsigned>(in);
+  Blob options_in = in.blob();
+  Blob optionValues_in = in.blob();
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* state = s.lookup(kKindLinkState, state_id, &error);
+  InArray options(options_in, uint64_t(numOptions), 4);
+  if (!options.fits) return kWireError;
+  InArray optionValues(optionValues_in, uint64_t(numOptions), 8);
+  if (!optionValues.fits) return kWireError;
+  if (!error) error = kRefusedStruct;
+  if (error) return error;
+  int status = invoke(s.driver.cuLinkAddFile_v2, 801, state, type, path_on ? path.c_str() : nullptr, numOptions, static_cast<int*>(options.data()), static_cast<void**>(optionValues.data()));
+  return status;
+}
+
+int serve_cuLinkCreate_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  auto numOptions = in_scalar<unsigned>(in);
+  Blob options_in = in.blob();
+  Blob optionValues_in = in.blob();
+  uint64_t stateOut_id = in.u64();
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  InArray options(options_in, uint64_t(numOptions), 4);
+  if (!options.fits) return kWireError;
+  InArray optionValues(optionValues_in, uint64_t(numOptions), 8);
+  if (!optionValues.fits) return kWireError;
+  void* stateOut = nullptr;
+  if (!error) error = refuse_pointer_options(options.data(), numOptions);
+  if (error) return error;
+  int status = invoke(s.driver.cuLinkCreate_v2, 801, numOptions, static_cast<int*>(options.data()), static_cast<void**>(optionValues.data()), &stateOut);
+  if (status == 0) s.add(kKindLinkState, stateOut_id, stateOut);
   return status;
 }
 
@@ -116,7 +251,7 @@ int serve_cuMemAdvise_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused
 int serve_cuMemCreate(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   bool handle_on = in.u64() != 0;
   auto size = in_scalar<uint64_t>(in);
-  alignas(8) unsigned char prop[32] = {};
+  alignas(64) unsigned char prop[32] = {};
   bool prop_on = in.exact(prop, 32);
   auto flags = in_scalar<uint64_t>(in);
   if (!in.finished()) return kWireError;
@@ -130,9 +265,52 @@ int serve_cuMemCreate(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] 
   return status;
 }
 
+int serve_cuMemDiscardAndPrefetchBatchAsync(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  Blob dptrs_in = in.blob();
+  Blob sizes_in = in.blob();
+  auto count = in_scalar<uint64_t>(in);
+  Blob prefetchLocs_in = in.blob();
+  Blob prefetchLocIdxs_in = in.blob();
+  auto numPrefetchLocs = in_scalar<uint64_t>(in);
+  auto flags = in_scalar<uint64_t>(in);
+  uint64_t hStream_id = in.u64();
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  InArray dptrs(dptrs_in, uint64_t(count), 8);
+  if (!dptrs.fits) return kWireError;
+  InArray sizes(sizes_in, uint64_t(count), 8);
+  if (!sizes.fits) return kWireError;
+  InArray prefetchLocs(prefetchLocs_in, uint64_t(numPrefetchLocs), 8);
+  if (!prefetchLocs.fits) return kWireError;
+  InArray prefetchLocIdxs(prefetchLocIdxs_in, uint64_t(numPrefetchLocs), 8);
+  if (!prefetchLocIdxs.fits) return kWireError;
+  void* hStream = s.lookup(kKindStream, hStream_id, &error);
+  if (error) return error;
+  int status = invoke(s.driver.cuMemDiscardAndPrefetchBatchAsync, 801, static_cast<uint64_t*>(dptrs.data()), static_cast<uint64_t*>(sizes.data()), count, static_cast<void*>(prefetchLocs.data()), static_cast<uint64_t*>(prefetchLocIdxs.data()), numPrefetchLocs, flags, hStream);
+  return status;
+}
+
+int serve_cuMemDiscardBatchAsync(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  Blob dptrs_in = in.blob();
+  Blob sizes_in = in.blob();
+  auto count = in_scalar<uint64_t>(in);
+  auto flags = in_scalar<uint64_t>(in);
+  uint64_t hStream_id = in.u64();
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  InArray dptrs(dptrs_in, uint64_t(count), 8);
+  if (!dptrs.fits) return kWireError;
+  InArray sizes(sizes_in, uint64_t(count), 8);
+  if (!sizes.fits) return kWireError;
+  void* hStream = s.lookup(kKindStream, hStream_id, &error);
+  if (error) return error;
+  int status = invoke(s.driver.cuMemDiscardBatchAsync, 801, static_cast<uint64_t*>(dptrs.data()), static_cast<uint64_t*>(sizes.data()), count, flags, hStream);
+  return status;
+}
+
 int serve_cuMemGetAccess(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   bool flags_on = in.u64() != 0;
-  alignas(8) unsigned char location[8] = {};
+  alignas(64) unsigned char location[8] = {};
   bool location_on = in.exact(location, 8);
   uint64_t ptr = in.u64();
   if (!in.finished()) return kWireError;
@@ -148,7 +326,7 @@ int serve_cuMemGetAccess(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused
 
 int serve_cuMemGetAllocationGranularity(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   bool granularity_on = in.u64() != 0;
-  alignas(8) unsigned char prop[32] = {};
+  alignas(64) unsigned char prop[32] = {};
   bool prop_on = in.exact(prop, 32);
   auto option = in_scalar<int>(in);
   if (!in.finished()) return kWireError;
@@ -167,7 +345,7 @@ int serve_cuMemGetAllocationPropertiesFromHandle(Session& s, [[maybe_unused]] Re
   auto handle = in_scalar<uint64_t>(in);
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(8) unsigned char prop[32] = {};
+  alignas(64) unsigned char prop[32] = {};
   if (error) return error;
   int status = invoke(s.driver.cuMemGetAllocationPropertiesFromHandle, 801, prop_on ? prop : nullptr, handle);
   if (status != 0) return status;
@@ -178,7 +356,7 @@ int serve_cuMemGetAllocationPropertiesFromHandle(Session& s, [[maybe_unused]] Re
 
 int serve_cuMemGetDefaultMemPool(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   bool pool_out_on = in.u64() != 0;
-  alignas(8) unsigned char location[8] = {};
+  alignas(64) unsigned char location[8] = {};
   bool location_on = in.exact(location, 8);
   auto type = in_scalar<int>(in);
   if (!in.finished()) return kWireError;
@@ -188,21 +366,6 @@ int serve_cuMemGetDefaultMemPool(Session& s, [[maybe_unused]] Reader& in, [[mayb
   int status = invoke(s.driver.cuMemGetDefaultMemPool, 801, pool_out_on ? &pool_out : nullptr, location_on ? location : nullptr, type);
   if (status != 0) return status;
   if (pool_out_on) out.u64(s.intern(kKindMemPool, pool_out));
-  return status;
-}
-
-int serve_cuMemGetInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool free_on = in.u64() != 0;
-  bool total_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  unsigned free{};
-  unsigned total{};
-  if (error) return error;
-  int status = invoke(s.driver.cuMemGetInfo, 801, free_on ? &free : nullptr, total_on ? &total : nullptr);
-  if (status != 0) return status;
-  if (free_on) out_scalar(out, free);
-  if (total_on) out_scalar(out, total);
   return status;
 }
 
@@ -223,7 +386,7 @@ int serve_cuMemGetInfo_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unuse
 
 int serve_cuMemGetMemPool(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   bool pool_on = in.u64() != 0;
-  alignas(8) unsigned char location[8] = {};
+  alignas(64) unsigned char location[8] = {};
   bool location_on = in.exact(location, 8);
   auto type = in_scalar<int>(in);
   if (!in.finished()) return kWireError;
@@ -252,7 +415,7 @@ int serve_cuMemMap(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Wri
 
 int serve_cuMemPoolCreate(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t pool_id = in.u64();
-  alignas(8) unsigned char poolProps[88] = {};
+  alignas(64) unsigned char poolProps[88] = {};
   bool poolProps_on = in.exact(poolProps, 88);
   if (!in.finished()) return kWireError;
   int error = 0;
@@ -278,7 +441,7 @@ int serve_cuMemPoolDestroy(Session& s, [[maybe_unused]] Reader& in, [[maybe_unus
 int serve_cuMemPoolGetAccess(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   bool flags_on = in.u64() != 0;
   uint64_t memPool_id = in.u64();
-  alignas(8) unsigned char location[8] = {};
+  alignas(64) unsigned char location[8] = {};
   bool location_on = in.exact(location, 8);
   if (!in.finished()) return kWireError;
   int error = 0;
@@ -288,6 +451,22 @@ int serve_cuMemPoolGetAccess(Session& s, [[maybe_unused]] Reader& in, [[maybe_un
   int status = invoke(s.driver.cuMemPoolGetAccess, 801, flags_on ? &flags : nullptr, memPool, location_on ? location : nullptr);
   if (status != 0) return status;
   if (flags_on) out_scalar(out, flags);
+  return status;
+}
+
+int serve_cuMemPoolGetAttribute(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t pool_id = in.u64();
+  auto attr = in_scalar<int>(in);
+  bool value_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* pool = s.lookup(kKindMemPool, pool_id, &error);
+  OutArray value(value_on, uint64_t(pool_attribute_nbytes(attr)), 1);
+  if (!value.fits) error = 1;
+  if (error) return error;
+  int status = invoke(s.driver.cuMemPoolGetAttribute, 801, pool, attr, static_cast<void*>(value.data()));
+  if (status != 0) return status;
+  value.write(out, status == 0 ? uint64_t(pool_attribute_nbytes(attr)) : 0);
   return status;
 }
 
@@ -302,6 +481,20 @@ int serve_cuMemPoolSetAccess(Session& s, [[maybe_unused]] Reader& in, [[maybe_un
   if (!map.fits) return kWireError;
   if (error) return error;
   int status = invoke(s.driver.cuMemPoolSetAccess, 801, pool, static_cast<const void*>(map.data()), count);
+  return status;
+}
+
+int serve_cuMemPoolSetAttribute(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t pool_id = in.u64();
+  auto attr = in_scalar<int>(in);
+  Blob value_in = in.blob();
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* pool = s.lookup(kKindMemPool, pool_id, &error);
+  InArray value(value_in, uint64_t(pool_attribute_nbytes(attr)), 1);
+  if (!value.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.driver.cuMemPoolSetAttribute, 801, pool, attr, static_cast<void*>(value.data()));
   return status;
 }
 
@@ -345,6 +538,49 @@ int serve_cuMemPrefetchAsync_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe
   return status;
 }
 
+int serve_cuMemPrefetchBatchAsync(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  Blob dptrs_in = in.blob();
+  Blob sizes_in = in.blob();
+  auto count = in_scalar<uint64_t>(in);
+  Blob prefetchLocs_in = in.blob();
+  Blob prefetchLocIdxs_in = in.blob();
+  auto numPrefetchLocs = in_scalar<uint64_t>(in);
+  auto flags = in_scalar<uint64_t>(in);
+  uint64_t hStream_id = in.u64();
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  InArray dptrs(dptrs_in, uint64_t(count), 8);
+  if (!dptrs.fits) return kWireError;
+  InArray sizes(sizes_in, uint64_t(count), 8);
+  if (!sizes.fits) return kWireError;
+  InArray prefetchLocs(prefetchLocs_in, uint64_t(numPrefetchLocs), 8);
+  if (!prefetchLocs.fits) return kWireError;
+  InArray prefetchLocIdxs(prefetchLocIdxs_in, uint64_t(numPrefetchLocs), 8);
+  if (!prefetchLocIdxs.fits) return kWireError;
+  void* hStream = s.lookup(kKindStream, hStream_id, &error);
+  if (error) return error;
+  int status = invoke(s.driver.cuMemPrefetchBatchAsync, 801, static_cast<uint64_t*>(dptrs.data()), static_cast<uint64_t*>(sizes.data()), count, static_cast<void*>(prefetchLocs.data()), static_cast<uint64_t*>(prefetchLocIdxs.data()), numPrefetchLocs, flags, hStream);
+  return status;
+}
+
+int serve_cuMemRangeGetAttribute(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool data_on = in.u64() != 0;
+  auto dataSize = in_scalar<uint64_t>(in);
+  auto attribute = in_scalar<int>(in);
+  uint64_t devPtr = in.u64();
+  auto count = in_scalar<uint64_t>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!error) error = s.check(devPtr, 1);
+  OutArray data(data_on, uint64_t(dataSize), 1);
+  if (!data.fits) error = 1;
+  if (error) return error;
+  int status = invoke(s.driver.cuMemRangeGetAttribute, 801, static_cast<void*>(data.data()), dataSize, attribute, devPtr, count);
+  if (status != 0) return status;
+  data.write(out, status == 0 ? uint64_t(dataSize) : 0);
+  return status;
+}
+
 int serve_cuMemRelease(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   auto handle = in_scalar<uint64_t>(in);
   if (!in.finished()) return kWireError;
@@ -383,7 +619,7 @@ int serve_cuMemSetAccess(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused
 }
 
 int serve_cuMemSetMemPool(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  alignas(8) unsigned char location[8] = {};
+  alignas(64) unsigned char location[8] = {};
   bool location_on = in.exact(location, 8);
   auto type = in_scalar<int>(in);
   uint64_t pool_id = in.u64();
@@ -420,7 +656,7 @@ int serve_cuMemcpy(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Wri
 }
 
 int serve_cuMemcpy2DAsync_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  alignas(8) unsigned char pCopy[128] = {};
+  alignas(64) unsigned char pCopy[128] = {};
   bool pCopy_on = in.exact(pCopy, 128);
   uint64_t hStream_id = in.u64();
   if (!in.finished()) return kWireError;
@@ -433,7 +669,7 @@ int serve_cuMemcpy2DAsync_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_un
 }
 
 int serve_cuMemcpy2DUnaligned_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  alignas(8) unsigned char pCopy[128] = {};
+  alignas(64) unsigned char pCopy[128] = {};
   bool pCopy_on = in.exact(pCopy, 128);
   if (!in.finished()) return kWireError;
   int error = 0;
@@ -444,7 +680,7 @@ int serve_cuMemcpy2DUnaligned_v2(Session& s, [[maybe_unused]] Reader& in, [[mayb
 }
 
 int serve_cuMemcpy2D_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  alignas(8) unsigned char pCopy[128] = {};
+  alignas(64) unsigned char pCopy[128] = {};
   bool pCopy_on = in.exact(pCopy, 128);
   if (!in.finished()) return kWireError;
   int error = 0;
@@ -455,7 +691,7 @@ int serve_cuMemcpy2D_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]
 }
 
 int serve_cuMemcpy3DAsync_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  alignas(8) unsigned char pCopy[200] = {};
+  alignas(64) unsigned char pCopy[200] = {};
   bool pCopy_on = in.exact(pCopy, 200);
   uint64_t hStream_id = in.u64();
   if (!in.finished()) return kWireError;
@@ -468,7 +704,7 @@ int serve_cuMemcpy3DAsync_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_un
 }
 
 int serve_cuMemcpy3DPeer(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  alignas(8) unsigned char pCopy[200] = {};
+  alignas(64) unsigned char pCopy[200] = {};
   bool pCopy_on = in.exact(pCopy, 200);
   if (!in.finished()) return kWireError;
   int error = 0;
@@ -479,7 +715,7 @@ int serve_cuMemcpy3DPeer(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused
 }
 
 int serve_cuMemcpy3DPeerAsync(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  alignas(8) unsigned char pCopy[200] = {};
+  alignas(64) unsigned char pCopy[200] = {};
   bool pCopy_on = in.exact(pCopy, 200);
   uint64_t hStream_id = in.u64();
   if (!in.finished()) return kWireError;
@@ -492,7 +728,7 @@ int serve_cuMemcpy3DPeerAsync(Session& s, [[maybe_unused]] Reader& in, [[maybe_u
 }
 
 int serve_cuMemcpy3D_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  alignas(8) unsigned char pCopy[200] = {};
+  alignas(64) unsigned char pCopy[200] = {};
   bool pCopy_on = in.exact(pCopy, 200);
   if (!in.finished()) return kWireError;
   int error = 0;
@@ -514,21 +750,6 @@ int serve_cuMemcpyAsync(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]
   void* hStream = s.lookup(kKindStream, hStream_id, &error);
   if (error) return error;
   int status = invoke(s.driver.cuMemcpyAsync, 801, dst, src, ByteCount, hStream);
-  return status;
-}
-
-int serve_cuMemcpyAtoA(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t dstArray_id = in.u64();
-  auto dstOffset = in_scalar<unsigned>(in);
-  uint64_t srcArray_id = in.u64();
-  auto srcOffset = in_scalar<unsigned>(in);
-  auto ByteCount = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* dstArray = s.lookup(kKindArray, dstArray_id, &error);
-  void* srcArray = s.lookup(kKindArray, srcArray_id, &error);
-  if (error) return error;
-  int status = invoke(s.driver.cuMemcpyAtoA, 801, dstArray, dstOffset, srcArray, srcOffset, ByteCount);
   return status;
 }
 
@@ -875,6 +1096,20 @@ int serve_cuMemsetD8_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]
   return status;
 }
 
+int serve_cuMipmappedArrayCreate(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t pHandle_id = in.u64();
+  alignas(64) unsigned char pMipmappedArrayDesc[40] = {};
+  bool pMipmappedArrayDesc_on = in.exact(pMipmappedArrayDesc, 40);
+  auto numMipmapLevels = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* pHandle = nullptr;
+  if (error) return error;
+  int status = invoke(s.driver.cuMipmappedArrayCreate, 801, &pHandle, pMipmappedArrayDesc_on ? pMipmappedArrayDesc : nullptr, numMipmapLevels);
+  if (status == 0) s.add(kKindMipmappedArray, pHandle_id, pHandle);
+  return status;
+}
+
 int serve_cuMipmappedArrayDestroy(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t hMipmappedArray_id = in.u64();
   if (!in.finished()) return kWireError;
@@ -907,7 +1142,7 @@ int serve_cuMipmappedArrayGetMemoryRequirements(Session& s, [[maybe_unused]] Rea
   auto device = in_scalar<int>(in);
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(8) unsigned char memoryRequirements[32] = {};
+  alignas(64) unsigned char memoryRequirements[32] = {};
   void* mipmap = s.lookup(kKindMipmappedArray, mipmap_id, &error);
   if (error) return error;
   int status = invoke(s.driver.cuMipmappedArrayGetMemoryRequirements, 801, memoryRequirements_on ? memoryRequirements : nullptr, mipmap, device);
@@ -921,7 +1156,7 @@ int serve_cuMipmappedArrayGetSparseProperties(Session& s, [[maybe_unused]] Reade
   uint64_t mipmap_id = in.u64();
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(8) unsigned char sparseProperties[48] = {};
+  alignas(64) unsigned char sparseProperties[48] = {};
   void* mipmap = s.lookup(kKindMipmappedArray, mipmap_id, &error);
   if (error) return error;
   int status = invoke(s.driver.cuMipmappedArrayGetSparseProperties, 801, sparseProperties_on ? sparseProperties : nullptr, mipmap);
@@ -1018,7 +1253,7 @@ int serve_cuMulticastBindMem(Session& s, [[maybe_unused]] Reader& in, [[maybe_un
 
 int serve_cuMulticastCreate(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   bool mcHandle_on = in.u64() != 0;
-  alignas(8) unsigned char prop[32] = {};
+  alignas(64) unsigned char prop[32] = {};
   bool prop_on = in.exact(prop, 32);
   if (!in.finished()) return kWireError;
   int error = 0;
@@ -1032,7 +1267,7 @@ int serve_cuMulticastCreate(Session& s, [[maybe_unused]] Reader& in, [[maybe_unu
 
 int serve_cuMulticastGetGranularity(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   bool granularity_on = in.u64() != 0;
-  alignas(8) unsigned char prop[32] = {};
+  alignas(64) unsigned char prop[32] = {};
   bool prop_on = in.exact(prop, 32);
   auto option = in_scalar<int>(in);
   if (!in.finished()) return kWireError;
@@ -1154,6 +1389,21 @@ int serve_cuParamSeti(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] 
   return status;
 }
 
+int serve_cuParamSetv(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t hfunc_id = in.u64();
+  auto offset = in_scalar<int>(in);
+  Blob ptr_in = in.blob();
+  auto numbytes = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* hfunc = s.lookup(kKindFunction, hfunc_id, &error);
+  InArray ptr(ptr_in, uint64_t(numbytes), 1);
+  if (!ptr.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.driver.cuParamSetv, 801, hfunc, offset, static_cast<void*>(ptr.data()), numbytes);
+  return status;
+}
+
 int serve_cuStreamAttachMemAsync(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t hStream_id = in.u64();
   uint64_t dptr = in.u64();
@@ -1168,13 +1418,33 @@ int serve_cuStreamAttachMemAsync(Session& s, [[maybe_unused]] Reader& in, [[mayb
   return status;
 }
 
-int serve_cuStreamBeginCapture(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t hStream_id = in.u64();
+int serve_cuStreamBatchMemOp(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t stream_id = in.u64();
+  auto count = in_scalar<unsigned>(in);
+  Blob paramArray_in = in.blob();
+  auto flags = in_scalar<unsigned>(in);
   if (!in.finished()) return kWireError;
   int error = 0;
-  void* hStream = s.lookup(kKindStream, hStream_id, &error);
+  void* stream = s.lookup(kKindStream, stream_id, &error);
+  InArray paramArray(paramArray_in, uint64_t(count), 48);
+  if (!paramArray.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.driver.cuStreamBeginCapture, 801, hStream);
+  int status = invoke(s.driver.cuStreamBatchMemOp, 801, stream, count, static_cast<void*>(paramArray.data()), flags);
+  return status;
+}
+
+int serve_cuStreamBatchMemOp_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t stream_id = in.u64();
+  auto count = in_scalar<unsigned>(in);
+  Blob paramArray_in = in.blob();
+  auto flags = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* stream = s.lookup(kKindStream, stream_id, &error);
+  InArray paramArray(paramArray_in, uint64_t(count), 48);
+  if (!paramArray.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.driver.cuStreamBatchMemOp_v2, 801, stream, count, static_cast<void*>(paramArray.data()), flags);
   return status;
 }
 
@@ -1235,14 +1505,19 @@ int serve_cuStreamCreateWithPriority(Session& s, [[maybe_unused]] Reader& in, [[
   return status;
 }
 
-int serve_cuStreamDestroy(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+int serve_cuStreamGetAttribute(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t hStream_id = in.u64();
+  auto attr = in_scalar<int>(in);
+  bool value_out_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
+  void* hStream = s.lookup(kKindStream, hStream_id, &error);
+  alignas(64) unsigned char value_out[64] = {};
+  if (!error) error = refuse_launch_attribute(attr);
   if (error) return error;
-  void* hStream = s.take(kKindStream, hStream_id, &error);
-  if (error) return error;
-  int status = invoke(s.driver.cuStreamDestroy, 801, hStream);
+  int status = invoke(s.driver.cuStreamGetAttribute, 801, hStream, attr, value_out_on ? value_out : nullptr);
+  if (status != 0) return status;
+  if (value_out_on) out.blob(value_out, 64);
   return status;
 }
 
@@ -1330,209 +1605,6 @@ int serve_cuStreamIsCapturing(Session& s, [[maybe_unused]] Reader& in, [[maybe_u
   int status = invoke(s.driver.cuStreamIsCapturing, 801, hStream, captureStatus_on ? &captureStatus : nullptr);
   if (status != 0) return status;
   if (captureStatus_on) out_scalar(out, captureStatus);
-  return status;
-}
-
-int serve_cuStreamUpdateCaptureDependencies(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t hStream_id = in.u64();
-  Blob dependencies_in = in.blob();
-  auto numDependencies = in_scalar<uint64_t>(in);
-  auto flags = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* hStream = s.lookup(kKindStream, hStream_id, &error);
-  InHandles dependencies(s, kKindGraphNode, dependencies_in, uint64_t(numDependencies), &error);
-  if (!dependencies.fits) return kWireError;
-  if (error) return error;
-  int status = invoke(s.driver.cuStreamUpdateCaptureDependencies, 801, hStream, dependencies.handles(), numDependencies, flags);
-  return status;
-}
-
-int serve_cuStreamUpdateCaptureDependencies_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t hStream_id = in.u64();
-  Blob dependencies_in = in.blob();
-  Blob dependencyData_in = in.blob();
-  auto numDependencies = in_scalar<uint64_t>(in);
-  auto flags = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* hStream = s.lookup(kKindStream, hStream_id, &error);
-  InHandles dependencies(s, kKindGraphNode, dependencies_in, uint64_t(numDependencies), &error);
-  if (!dependencies.fits) return kWireError;
-  InArray dependencyData(dependencyData_in, uint64_t(numDependencies), 8);
-  if (!dependencyData.fits) return kWireError;
-  if (error) return error;
-  int status = invoke(s.driver.cuStreamUpdateCaptureDependencies_v2, 801, hStream, dependencies.handles(), static_cast<const void*>(dependencyData.data()), numDependencies, flags);
-  return status;
-}
-
-int serve_cuStreamWaitEvent(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t hStream_id = in.u64();
-  uint64_t hEvent_id = in.u64();
-  auto Flags = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* hStream = s.lookup(kKindStream, hStream_id, &error);
-  void* hEvent = s.lookup(kKindEvent, hEvent_id, &error);
-  if (error) return error;
-  int status = invoke(s.driver.cuStreamWaitEvent, 801, hStream, hEvent, Flags);
-  return status;
-}
-
-int serve_cuStreamWaitValue32(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t stream_id = in.u64();
-  uint64_t addr = in.u64();
-  auto value = in_scalar<unsigned>(in);
-  auto flags = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* stream = s.lookup(kKindStream, stream_id, &error);
-  if (!error) error = s.check(addr, 1);
-  if (error) return error;
-  int status = invoke(s.driver.cuStreamWaitValue32, 801, stream, addr, value, flags);
-  return status;
-}
-
-int serve_cuStreamWaitValue32_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t stream_id = in.u64();
-  uint64_t addr = in.u64();
-  auto value = in_scalar<unsigned>(in);
-  auto flags = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* stream = s.lookup(kKindStream, stream_id, &error);
-  if (!error) error = s.check(addr, 1);
-  if (error) return error;
-  int status = invoke(s.driver.cuStreamWaitValue32_v2, 801, stream, addr, value, flags);
-  return status;
-}
-
-int serve_cuStreamWaitValue64(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t stream_id = in.u64();
-  uint64_t addr = in.u64();
-  auto value = in_scalar<uint64_t>(in);
-  auto flags = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* stream = s.lookup(kKindStream, stream_id, &error);
-  if (!error) error = s.check(addr, 1);
-  if (error) return error;
-  int status = invoke(s.driver.cuStreamWaitValue64, 801, stream, addr, value, flags);
-  return status;
-}
-
-int serve_cuStreamWaitValue64_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t stream_id = in.u64();
-  uint64_t addr = in.u64();
-  auto value = in_scalar<uint64_t>(in);
-  auto flags = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* stream = s.lookup(kKindStream, stream_id, &error);
-  if (!error) error = s.check(addr, 1);
-  if (error) return error;
-  int status = invoke(s.driver.cuStreamWaitValue64_v2, 801, stream, addr, value, flags);
-  return status;
-}
-
-int serve_cuStreamWriteValue32(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t stream_id = in.u64();
-  uint64_t addr = in.u64();
-  auto value = in_scalar<unsigned>(in);
-  auto flags = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* stream = s.lookup(kKindStream, stream_id, &error);
-  if (!error) error = s.check(addr, 1);
-  if (error) return error;
-  int status = invoke(s.driver.cuStreamWriteValue32, 801, stream, addr, value, flags);
-  return status;
-}
-
-int serve_cuStreamWriteValue32_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t stream_id = in.u64();
-  uint64_t addr = in.u64();
-  auto value = in_scalar<unsigned>(in);
-  auto flags = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* stream = s.lookup(kKindStream, stream_id, &error);
-  if (!error) error = s.check(addr, 1);
-  if (error) return error;
-  int status = invoke(s.driver.cuStreamWriteValue32_v2, 801, stream, addr, value, flags);
-  return status;
-}
-
-int serve_cuStreamWriteValue64(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t stream_id = in.u64();
-  uint64_t addr = in.u64();
-  auto value = in_scalar<uint64_t>(in);
-  auto flags = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* stream = s.lookup(kKindStream, stream_id, &error);
-  if (!error) error = s.check(addr, 1);
-  if (error) return error;
-  int status = invoke(s.driver.cuStreamWriteValue64, 801, stream, addr, value, flags);
-  return status;
-}
-
-int serve_cuStreamWriteValue64_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t stream_id = in.u64();
-  uint64_t addr = in.u64();
-  auto value = in_scalar<uint64_t>(in);
-  auto flags = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* stream = s.lookup(kKindStream, stream_id, &error);
-  if (!error) error = s.check(addr, 1);
-  if (error) return error;
-  int status = invoke(s.driver.cuStreamWriteValue64_v2, 801, stream, addr, value, flags);
-  return status;
-}
-
-int serve_cuSurfObjectDestroy(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto surfObject = in_scalar<uint64_t>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (error) return error;
-  int status = invoke(s.driver.cuSurfObjectDestroy, 801, surfObject);
-  return status;
-}
-
-int serve_cuSurfRefGetArray(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool phArray_on = in.u64() != 0;
-  uint64_t hSurfRef_id = in.u64();
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* phArray = nullptr;
-  void* hSurfRef = s.lookup(kKindSurfRef, hSurfRef_id, &error);
-  if (error) return error;
-  int status = invoke(s.driver.cuSurfRefGetArray, 801, phArray_on ? &phArray : nullptr, hSurfRef);
-  if (status != 0) return status;
-  if (phArray_on) out.u64(s.intern(kKindArray, phArray));
-  return status;
-}
-
-int serve_cuSurfRefSetArray(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t hSurfRef_id = in.u64();
-  uint64_t hArray_id = in.u64();
-  auto Flags = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* hSurfRef = s.lookup(kKindSurfRef, hSurfRef_id, &error);
-  void* hArray = s.lookup(kKindArray, hArray_id, &error);
-  if (error) return error;
-  int status = invoke(s.driver.cuSurfRefSetArray, 801, hSurfRef, hArray, Flags);
-  return status;
-}
-
-int serve_cuTexObjectDestroy(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto texObject = in_scalar<uint64_t>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (error) return error;
-  int status = invoke(s.driver.cuTexObjectDestroy, 801, texObject);
   return status;
 }
 

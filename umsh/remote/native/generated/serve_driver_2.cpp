@@ -2,17 +2,410 @@
 #include "generated/serve.h"
 #include "generated/structs.h"
 #include "server/session.h"
+#include "server/structs.h"
 
 namespace umsh {
 
 using InHandles = InHandlesOf<Session>;
+
+int serve_cuStreamSetAttribute(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t hStream_id = in.u64();
+  auto attr = in_scalar<int>(in);
+  alignas(64) unsigned char value[64] = {};
+  bool value_on = in.exact(value, 64);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* hStream = s.lookup(kKindStream, hStream_id, &error);
+  if (!error) error = refuse_launch_attribute(attr);
+  if (error) return error;
+  int status = invoke(s.driver.cuStreamSetAttribute, 801, hStream, attr, value_on ? value : nullptr);
+  return status;
+}
+
+int serve_cuStreamUpdateCaptureDependencies(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t hStream_id = in.u64();
+  Blob dependencies_in = in.blob();
+  auto numDependencies = in_scalar<uint64_t>(in);
+  auto flags = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* hStream = s.lookup(kKindStream, hStream_id, &error);
+  InHandles dependencies(s, kKindGraphNode, dependencies_in, uint64_t(numDependencies), &error);
+  if (!dependencies.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.driver.cuStreamUpdateCaptureDependencies, 801, hStream, dependencies.handles(), numDependencies, flags);
+  return status;
+}
+
+int serve_cuStreamUpdateCaptureDependencies_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t hStream_id = in.u64();
+  Blob dependencies_in = in.blob();
+  Blob dependencyData_in = in.blob();
+  auto numDependencies = in_scalar<uint64_t>(in);
+  auto flags = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* hStream = s.lookup(kKindStream, hStream_id, &error);
+  InHandles dependencies(s, kKindGraphNode, dependencies_in, uint64_t(numDependencies), &error);
+  if (!dependencies.fits) return kWireError;
+  InArray dependencyData(dependencyData_in, uint64_t(numDependencies), 8);
+  if (!dependencyData.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.driver.cuStreamUpdateCaptureDependencies_v2, 801, hStream, dependencies.handles(), static_cast<const void*>(dependencyData.data()), numDependencies, flags);
+  return status;
+}
+
+int serve_cuStreamWaitEvent(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t hStream_id = in.u64();
+  uint64_t hEvent_id = in.u64();
+  auto Flags = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* hStream = s.lookup(kKindStream, hStream_id, &error);
+  void* hEvent = s.lookup(kKindEvent, hEvent_id, &error);
+  if (error) return error;
+  int status = invoke(s.driver.cuStreamWaitEvent, 801, hStream, hEvent, Flags);
+  return status;
+}
+
+int serve_cuStreamWaitValue32(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t stream_id = in.u64();
+  uint64_t addr = in.u64();
+  auto value = in_scalar<unsigned>(in);
+  auto flags = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* stream = s.lookup(kKindStream, stream_id, &error);
+  if (!error) error = s.check(addr, 1);
+  if (error) return error;
+  int status = invoke(s.driver.cuStreamWaitValue32, 801, stream, addr, value, flags);
+  return status;
+}
+
+int serve_cuStreamWaitValue32_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t stream_id = in.u64();
+  uint64_t addr = in.u64();
+  auto value = in_scalar<unsigned>(in);
+  auto flags = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* stream = s.lookup(kKindStream, stream_id, &error);
+  if (!error) error = s.check(addr, 1);
+  if (error) return error;
+  int status = invoke(s.driver.cuStreamWaitValue32_v2, 801, stream, addr, value, flags);
+  return status;
+}
+
+int serve_cuStreamWaitValue64(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t stream_id = in.u64();
+  uint64_t addr = in.u64();
+  auto value = in_scalar<uint64_t>(in);
+  auto flags = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* stream = s.lookup(kKindStream, stream_id, &error);
+  if (!error) error = s.check(addr, 1);
+  if (error) return error;
+  int status = invoke(s.driver.cuStreamWaitValue64, 801, stream, addr, value, flags);
+  return status;
+}
+
+int serve_cuStreamWaitValue64_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t stream_id = in.u64();
+  uint64_t addr = in.u64();
+  auto value = in_scalar<uint64_t>(in);
+  auto flags = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* stream = s.lookup(kKindStream, stream_id, &error);
+  if (!error) error = s.check(addr, 1);
+  if (error) return error;
+  int status = invoke(s.driver.cuStreamWaitValue64_v2, 801, stream, addr, value, flags);
+  return status;
+}
+
+int serve_cuStreamWriteValue32(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t stream_id = in.u64();
+  uint64_t addr = in.u64();
+  auto value = in_scalar<unsigned>(in);
+  auto flags = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* stream = s.lookup(kKindStream, stream_id, &error);
+  if (!error) error = s.check(addr, 1);
+  if (error) return error;
+  int status = invoke(s.driver.cuStreamWriteValue32, 801, stream, addr, value, flags);
+  return status;
+}
+
+int serve_cuStreamWriteValue32_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t stream_id = in.u64();
+  uint64_t addr = in.u64();
+  auto value = in_scalar<unsigned>(in);
+  auto flags = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* stream = s.lookup(kKindStream, stream_id, &error);
+  if (!error) error = s.check(addr, 1);
+  if (error) return error;
+  int status = invoke(s.driver.cuStreamWriteValue32_v2, 801, stream, addr, value, flags);
+  return status;
+}
+
+int serve_cuStreamWriteValue64(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t stream_id = in.u64();
+  uint64_t addr = in.u64();
+  auto value = in_scalar<uint64_t>(in);
+  auto flags = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* stream = s.lookup(kKindStream, stream_id, &error);
+  if (!error) error = s.check(addr, 1);
+  if (error) return error;
+  int status = invoke(s.driver.cuStreamWriteValue64, 801, stream, addr, value, flags);
+  return status;
+}
+
+int serve_cuStreamWriteValue64_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t stream_id = in.u64();
+  uint64_t addr = in.u64();
+  auto value = in_scalar<uint64_t>(in);
+  auto flags = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* stream = s.lookup(kKindStream, stream_id, &error);
+  if (!error) error = s.check(addr, 1);
+  if (error) return error;
+  int status = invoke(s.driver.cuStreamWriteValue64_v2, 801, stream, addr, value, flags);
+  return status;
+}
+
+int serve_cuSurfObjectCreate(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool pSurfObject_on = in.u64() != 0;
+  alignas(64) unsigned char pResDesc[144] = {};
+  bool pResDesc_on = in.exact(pResDesc, 144);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  uint64_t pSurfObject{};
+  if (pResDesc_on && !error) error = translate_CUDA_RESOURCE_DESC_st(s, pResDesc, Way::kIn);
+  if (error) return error;
+  int status = invoke(s.driver.cuSurfObjectCreate, 801, pSurfObject_on ? &pSurfObject : nullptr, pResDesc_on ? pResDesc : nullptr);
+  if (status != 0) return status;
+  if (pSurfObject_on) out_scalar(out, pSurfObject);
+  return status;
+}
+
+int serve_cuSurfObjectDestroy(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  auto surfObject = in_scalar<uint64_t>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (error) return error;
+  int status = invoke(s.driver.cuSurfObjectDestroy, 801, surfObject);
+  return status;
+}
+
+int serve_cuSurfObjectGetResourceDesc(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool pResDesc_on = in.u64() != 0;
+  auto surfObject = in_scalar<uint64_t>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  alignas(64) unsigned char pResDesc[144] = {};
+  if (error) return error;
+  int status = invoke(s.driver.cuSurfObjectGetResourceDesc, 801, pResDesc_on ? pResDesc : nullptr, surfObject);
+  if (status != 0) return status;
+  if (pResDesc_on) translate_CUDA_RESOURCE_DESC_st(s, pResDesc, Way::kOut);
+  if (pResDesc_on) out.blob(pResDesc, 144);
+  return status;
+}
+
+int serve_cuSurfRefGetArray(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool phArray_on = in.u64() != 0;
+  uint64_t hSurfRef_id = in.u64();
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* phArray = nullptr;
+  void* hSurfRef = s.lookup(kKindSurfRef, hSurfRef_id, &error);
+  if (error) return error;
+  int status = invoke(s.driver.cuSurfRefGetArray, 801, phArray_on ? &phArray : nullptr, hSurfRef);
+  if (status != 0) return status;
+  if (phArray_on) out.u64(s.intern(kKindArray, phArray));
+  return status;
+}
+
+int serve_cuSurfRefSetArray(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t hSurfRef_id = in.u64();
+  uint64_t hArray_id = in.u64();
+  auto Flags = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* hSurfRef = s.lookup(kKindSurfRef, hSurfRef_id, &error);
+  void* hArray = s.lookup(kKindArray, hArray_id, &error);
+  if (error) return error;
+  int status = invoke(s.driver.cuSurfRefSetArray, 801, hSurfRef, hArray, Flags);
+  return status;
+}
+
+int serve_cuTensorMapEncodeIm2col(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool tensorMap_on = in.u64() != 0;
+  auto tensorDataType = in_scalar<int>(in);
+  auto tensorRank = in_scalar<unsigned>(in);
+  uint64_t globalAddress = in.u64();
+  Blob globalDim_in = in.blob();
+  Blob globalStrides_in = in.blob();
+  Blob pixelBoxLowerCorner_in = in.blob();
+  Blob pixelBoxUpperCorner_in = in.blob();
+  auto channelsPerPixel = in_scalar<unsigned>(in);
+  auto pixelsPerColumn = in_scalar<unsigned>(in);
+  Blob elementStrides_in = in.blob();
+  auto interleave = in_scalar<int>(in);
+  auto swizzle = in_scalar<int>(in);
+  auto l2Promotion = in_scalar<int>(in);
+  auto oobFill = in_scalar<int>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  alignas(64) unsigned char tensorMap[128] = {};
+  InArray globalDim(globalDim_in, uint64_t(tensorRank), 8);
+  if (!globalDim.fits) return kWireError;
+  InArray globalStrides(globalStrides_in, uint64_t(tensorRank - 1), 8);
+  if (!globalStrides.fits) return kWireError;
+  InArray pixelBoxLowerCorner(pixelBoxLowerCorner_in, uint64_t(tensorRank - 2), 4);
+  if (!pixelBoxLowerCorner.fits) return kWireError;
+  InArray pixelBoxUpperCorner(pixelBoxUpperCorner_in, uint64_t(tensorRank - 2), 4);
+  if (!pixelBoxUpperCorner.fits) return kWireError;
+  InArray elementStrides(elementStrides_in, uint64_t(tensorRank), 4);
+  if (!elementStrides.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.driver.cuTensorMapEncodeIm2col, 801, tensorMap_on ? tensorMap : nullptr, tensorDataType, tensorRank, reinterpret_cast<void*>(globalAddress), static_cast<const uint64_t*>(globalDim.data()), static_cast<const uint64_t*>(globalStrides.data()), static_cast<const int*>(pixelBoxLowerCorner.data()), static_cast<const int*>(pixelBoxUpperCorner.data()), channelsPerPixel, pixelsPerColumn, static_cast<const unsigned*>(elementStrides.data()), interleave, swizzle, l2Promotion, oobFill);
+  if (status != 0) return status;
+  if (tensorMap_on) out.blob(tensorMap, 128);
+  return status;
+}
+
+int serve_cuTensorMapEncodeIm2colWide(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool tensorMap_on = in.u64() != 0;
+  auto tensorDataType = in_scalar<int>(in);
+  auto tensorRank = in_scalar<unsigned>(in);
+  uint64_t globalAddress = in.u64();
+  Blob globalDim_in = in.blob();
+  Blob globalStrides_in = in.blob();
+  auto pixelBoxLowerCornerWidth = in_scalar<int>(in);
+  auto pixelBoxUpperCornerWidth = in_scalar<int>(in);
+  auto channelsPerPixel = in_scalar<unsigned>(in);
+  auto pixelsPerColumn = in_scalar<unsigned>(in);
+  Blob elementStrides_in = in.blob();
+  auto interleave = in_scalar<int>(in);
+  auto mode = in_scalar<int>(in);
+  auto swizzle = in_scalar<int>(in);
+  auto l2Promotion = in_scalar<int>(in);
+  auto oobFill = in_scalar<int>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  alignas(64) unsigned char tensorMap[128] = {};
+  InArray globalDim(globalDim_in, uint64_t(tensorRank), 8);
+  if (!globalDim.fits) return kWireError;
+  InArray globalStrides(globalStrides_in, uint64_t(tensorRank - 1), 8);
+  if (!globalStrides.fits) return kWireError;
+  InArray elementStrides(elementStrides_in, uint64_t(tensorRank), 4);
+  if (!elementStrides.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.driver.cuTensorMapEncodeIm2colWide, 801, tensorMap_on ? tensorMap : nullptr, tensorDataType, tensorRank, reinterpret_cast<void*>(globalAddress), static_cast<const uint64_t*>(globalDim.data()), static_cast<const uint64_t*>(globalStrides.data()), pixelBoxLowerCornerWidth, pixelBoxUpperCornerWidth, channelsPerPixel, pixelsPerColumn, static_cast<const unsigned*>(elementStrides.data()), interleave, mode, swizzle, l2Promotion, oobFill);
+  if (status != 0) return status;
+  if (tensorMap_on) out.blob(tensorMap, 128);
+  return status;
+}
+
+int serve_cuTensorMapEncodeTiled(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool tensorMap_on = in.u64() != 0;
+  auto tensorDataType = in_scalar<int>(in);
+  auto tensorRank = in_scalar<unsigned>(in);
+  uint64_t globalAddress = in.u64();
+  Blob globalDim_in = in.blob();
+  Blob globalStrides_in = in.blob();
+  Blob boxDim_in = in.blob();
+  Blob elementStrides_in = in.blob();
+  auto interleave = in_scalar<int>(in);
+  auto swizzle = in_scalar<int>(in);
+  auto l2Promotion = in_scalar<int>(in);
+  auto oobFill = in_scalar<int>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  alignas(64) unsigned char tensorMap[128] = {};
+  InArray globalDim(globalDim_in, uint64_t(tensorRank), 8);
+  if (!globalDim.fits) return kWireError;
+  InArray globalStrides(globalStrides_in, uint64_t(tensorRank - 1), 8);
+  if (!globalStrides.fits) return kWireError;
+  InArray boxDim(boxDim_in, uint64_t(tensorRank), 4);
+  if (!boxDim.fits) return kWireError;
+  InArray elementStrides(elementStrides_in, uint64_t(tensorRank), 4);
+  if (!elementStrides.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.driver.cuTensorMapEncodeTiled, 801, tensorMap_on ? tensorMap : nullptr, tensorDataType, tensorRank, reinterpret_cast<void*>(globalAddress), static_cast<const uint64_t*>(globalDim.data()), static_cast<const uint64_t*>(globalStrides.data()), static_cast<const unsigned*>(boxDim.data()), static_cast<const unsigned*>(elementStrides.data()), interleave, swizzle, l2Promotion, oobFill);
+  if (status != 0) return status;
+  if (tensorMap_on) out.blob(tensorMap, 128);
+  return status;
+}
+
+int serve_cuTensorMapReplaceAddress(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  alignas(64) unsigned char tensorMap[128] = {};
+  bool tensorMap_on = in.exact(tensorMap, 128);
+  uint64_t globalAddress = in.u64();
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (error) return error;
+  int status = invoke(s.driver.cuTensorMapReplaceAddress, 801, tensorMap_on ? tensorMap : nullptr, reinterpret_cast<void*>(globalAddress));
+  if (status != 0) return status;
+  if (tensorMap_on) out.blob(tensorMap, 128);
+  return status;
+}
+
+int serve_cuTexObjectCreate(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool pTexObject_on = in.u64() != 0;
+  alignas(64) unsigned char pResDesc[144] = {};
+  bool pResDesc_on = in.exact(pResDesc, 144);
+  alignas(64) unsigned char pTexDesc[104] = {};
+  bool pTexDesc_on = in.exact(pTexDesc, 104);
+  alignas(64) unsigned char pResViewDesc[112] = {};
+  bool pResViewDesc_on = in.exact(pResViewDesc, 112);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  uint64_t pTexObject{};
+  if (pResDesc_on && !error) error = translate_CUDA_RESOURCE_DESC_st(s, pResDesc, Way::kIn);
+  if (error) return error;
+  int status = invoke(s.driver.cuTexObjectCreate, 801, pTexObject_on ? &pTexObject : nullptr, pResDesc_on ? pResDesc : nullptr, pTexDesc_on ? pTexDesc : nullptr, pResViewDesc_on ? pResViewDesc : nullptr);
+  if (status != 0) return status;
+  if (pTexObject_on) out_scalar(out, pTexObject);
+  return status;
+}
+
+int serve_cuTexObjectDestroy(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  auto texObject = in_scalar<uint64_t>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (error) return error;
+  int status = invoke(s.driver.cuTexObjectDestroy, 801, texObject);
+  return status;
+}
+
+int serve_cuTexObjectGetResourceDesc(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool pResDesc_on = in.u64() != 0;
+  auto texObject = in_scalar<uint64_t>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  alignas(64) unsigned char pResDesc[144] = {};
+  if (error) return error;
+  int status = invoke(s.driver.cuTexObjectGetResourceDesc, 801, pResDesc_on ? pResDesc : nullptr, texObject);
+  if (status != 0) return status;
+  if (pResDesc_on) translate_CUDA_RESOURCE_DESC_st(s, pResDesc, Way::kOut);
+  if (pResDesc_on) out.blob(pResDesc, 144);
+  return status;
+}
 
 int serve_cuTexObjectGetResourceViewDesc(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   bool pResViewDesc_on = in.u64() != 0;
   auto texObject = in_scalar<uint64_t>(in);
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(8) unsigned char pResViewDesc[112] = {};
+  alignas(64) unsigned char pResViewDesc[112] = {};
   if (error) return error;
   int status = invoke(s.driver.cuTexObjectGetResourceViewDesc, 801, pResViewDesc_on ? pResViewDesc : nullptr, texObject);
   if (status != 0) return status;
@@ -25,7 +418,7 @@ int serve_cuTexObjectGetTextureDesc(Session& s, [[maybe_unused]] Reader& in, [[m
   auto texObject = in_scalar<uint64_t>(in);
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(8) unsigned char pTexDesc[104] = {};
+  alignas(64) unsigned char pTexDesc[104] = {};
   if (error) return error;
   int status = invoke(s.driver.cuTexObjectGetTextureDesc, 801, pTexDesc_on ? pTexDesc : nullptr, texObject);
   if (status != 0) return status;
@@ -233,7 +626,7 @@ int serve_cuTexRefGetMipmappedArray(Session& s, [[maybe_unused]] Reader& in, [[m
 
 int serve_cuTexRefSetAddress2D_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t hTexRef_id = in.u64();
-  alignas(8) unsigned char desc[24] = {};
+  alignas(64) unsigned char desc[24] = {};
   bool desc_on = in.exact(desc, 24);
   uint64_t dptr = in.u64();
   auto Pitch = in_scalar<uint64_t>(in);
@@ -248,7 +641,7 @@ int serve_cuTexRefSetAddress2D_v2(Session& s, [[maybe_unused]] Reader& in, [[may
 
 int serve_cuTexRefSetAddress2D_v3(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t hTexRef_id = in.u64();
-  alignas(8) unsigned char desc[24] = {};
+  alignas(64) unsigned char desc[24] = {};
   bool desc_on = in.exact(desc, 24);
   uint64_t dptr = in.u64();
   auto Pitch = in_scalar<uint64_t>(in);
@@ -405,28 +798,6 @@ int serve_cuTexRefSetMipmappedArray(Session& s, [[maybe_unused]] Reader& in, [[m
   void* hMipmappedArray = s.lookup(kKindMipmappedArray, hMipmappedArray_id, &error);
   if (error) return error;
   int status = invoke(s.driver.cuTexRefSetMipmappedArray, 801, hTexRef, hMipmappedArray, Flags);
-  return status;
-}
-
-int serve_cuUserObjectRelease(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t object_id = in.u64();
-  auto count = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* object = s.lookup(kKindUserObject, object_id, &error);
-  if (error) return error;
-  int status = invoke(s.driver.cuUserObjectRelease, 801, object, count);
-  return status;
-}
-
-int serve_cuUserObjectRetain(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t object_id = in.u64();
-  auto count = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* object = s.lookup(kKindUserObject, object_id, &error);
-  if (error) return error;
-  int status = invoke(s.driver.cuUserObjectRetain, 801, object, count);
   return status;
 }
 

@@ -2,6 +2,7 @@
 #include "generated/serve.h"
 #include "generated/structs.h"
 #include "server/session.h"
+#include "server/structs.h"
 
 namespace umsh {
 
@@ -12,9 +13,40 @@ int serve_nvmlComputeInstanceDestroy(Session& s, [[maybe_unused]] Reader& in, [[
   if (!in.finished()) return kWireError;
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
-  void* computeInstance = s.lookup(kKindNvmlComputeInstance, computeInstance_id, &error);
+  if (error) return error;
+  void* computeInstance = s.take(kKindNvmlComputeInstance, computeInstance_id, &error);
   if (error) return error;
   int status = invoke(s.nvml.nvmlComputeInstanceDestroy, 3, computeInstance);
+  return status;
+}
+
+int serve_nvmlComputeInstanceGetInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t computeInstance_id = in.u64();
+  bool info_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* computeInstance = s.lookup(kKindNvmlComputeInstance, computeInstance_id, &error);
+  alignas(64) unsigned char info[32] = {};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlComputeInstanceGetInfo, 3, computeInstance, info_on ? info : nullptr);
+  if (status != 0) return status;
+  if (info_on) translate_nvmlComputeInstanceInfo_st(s, info, Way::kOut);
+  if (info_on) out.blob(info, 32);
+  return status;
+}
+
+int serve_nvmlComputeInstanceGetInfo_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t computeInstance_id = in.u64();
+  bool info_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* computeInstance = s.lookup(kKindNvmlComputeInstance, computeInstance_id, &error);
+  alignas(64) unsigned char info[32] = {};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlComputeInstanceGetInfo_v2, 3, computeInstance, info_on ? info : nullptr);
+  if (status != 0) return status;
+  if (info_on) translate_nvmlComputeInstanceInfo_st(s, info, Way::kOut);
+  if (info_on) out.blob(info, 32);
   return status;
 }
 
@@ -52,6 +84,23 @@ int serve_nvmlDeviceClearEccErrorCounts(Session& s, [[maybe_unused]] Reader& in,
   return status;
 }
 
+int serve_nvmlDeviceClearFieldValues(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto valuesCount = in_scalar<int>(in);
+  Blob values_in = in.blob();
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  InOutArray values(values_in, uint64_t(valuesCount), 40);
+  if (!values.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceClearFieldValues, 3, device, valuesCount, static_cast<void*>(values.data()));
+  if (status != 0) return status;
+  values.write(out, status == 0 ? uint64_t(valuesCount) : 0);
+  return status;
+}
+
 int serve_nvmlDeviceCreateGpuInstance(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
   auto profileId = in_scalar<unsigned>(in);
@@ -71,7 +120,7 @@ int serve_nvmlDeviceCreateGpuInstance(Session& s, [[maybe_unused]] Reader& in, [
 int serve_nvmlDeviceCreateGpuInstanceWithPlacement(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
   auto profileId = in_scalar<unsigned>(in);
-  alignas(8) unsigned char placement[8] = {};
+  alignas(64) unsigned char placement[8] = {};
   bool placement_on = in.exact(placement, 8);
   bool gpuInstance_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
@@ -91,7 +140,7 @@ int serve_nvmlDeviceDiscoverGpus(Session& s, [[maybe_unused]] Reader& in, [[mayb
   if (!in.finished()) return kWireError;
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
-  alignas(8) unsigned char pciInfo[68] = {};
+  alignas(64) unsigned char pciInfo[68] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceDiscoverGpus, 3, pciInfo_on ? pciInfo : nullptr);
   if (status != 0) return status;
@@ -128,6 +177,21 @@ int serve_nvmlDeviceGetAPIRestriction(Session& s, [[maybe_unused]] Reader& in, [
   return status;
 }
 
+int serve_nvmlDeviceGetAccountingBufferSize(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool device_on = in.u64() != 0;
+  bool bufferSize_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  alignas(64) unsigned char device[8] = {};
+  unsigned bufferSize{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetAccountingBufferSize, 3, device_on ? device : nullptr, bufferSize_on ? &bufferSize : nullptr);
+  if (status != 0) return status;
+  if (device_on) out.blob(device, 8);
+  if (bufferSize_on) out_scalar(out, bufferSize);
+  return status;
+}
+
 int serve_nvmlDeviceGetAccountingMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
   bool mode_on = in.u64() != 0;
@@ -142,6 +206,23 @@ int serve_nvmlDeviceGetAccountingMode(Session& s, [[maybe_unused]] Reader& in, [
   return status;
 }
 
+int serve_nvmlDeviceGetAccountingPids(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool count_on = in.u64() != 0;
+  auto count = in_scalar<unsigned>(in);
+  bool pids_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray pids(pids_on, (count_on ? uint64_t(count) : 0), 4);
+  if (!pids.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetAccountingPids, 3, device, count_on ? &count : nullptr, static_cast<unsigned*>(pids.data()));
+  if (count_on) out_scalar(out, count);
+  pids.write(out, status == 0 ? (count_on ? uint64_t(count) : 0) : 0);
+  return status;
+}
+
 int serve_nvmlDeviceGetAccountingStats(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
   auto pid = in_scalar<unsigned>(in);
@@ -149,11 +230,28 @@ int serve_nvmlDeviceGetAccountingStats(Session& s, [[maybe_unused]] Reader& in, 
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char stats[56] = {};
+  alignas(64) unsigned char stats[56] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetAccountingStats, 3, device, pid, stats_on ? stats : nullptr);
   if (status != 0) return status;
   if (stats_on) out.blob(stats, 56);
+  return status;
+}
+
+int serve_nvmlDeviceGetActiveVgpus(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool vgpuCount_on = in.u64() != 0;
+  auto vgpuCount = in_scalar<unsigned>(in);
+  bool vgpuInstances_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray vgpuInstances(vgpuInstances_on, (vgpuCount_on ? uint64_t(vgpuCount) : 0), 4);
+  if (!vgpuInstances.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetActiveVgpus, 3, device, vgpuCount_on ? &vgpuCount : nullptr, static_cast<unsigned*>(vgpuInstances.data()));
+  if (vgpuCount_on) out_scalar(out, vgpuCount);
+  vgpuInstances.write(out, status == 0 ? (vgpuCount_on ? uint64_t(vgpuCount) : 0) : 0);
   return status;
 }
 
@@ -173,15 +271,15 @@ int serve_nvmlDeviceGetAdaptiveClockInfoStatus(Session& s, [[maybe_unused]] Read
 
 int serve_nvmlDeviceGetAddressingMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
-  alignas(8) unsigned char mode[8] = {};
-  bool mode_on = in.exact(mode, 8);
+  Versioned<8> mode(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!mode.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetAddressingMode, 3, device, mode_on ? mode : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetAddressingMode, 3, device, mode.data());
   if (status != 0) return status;
-  if (mode_on) out.blob(mode, 8);
+  mode.write(out);
   return status;
 }
 
@@ -220,7 +318,7 @@ int serve_nvmlDeviceGetAttributes(Session& s, [[maybe_unused]] Reader& in, [[may
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char attributes[40] = {};
+  alignas(64) unsigned char attributes[40] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetAttributes, 3, device, attributes_on ? attributes : nullptr);
   if (status != 0) return status;
@@ -234,7 +332,7 @@ int serve_nvmlDeviceGetAttributes_v2(Session& s, [[maybe_unused]] Reader& in, [[
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char attributes[40] = {};
+  alignas(64) unsigned char attributes[40] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetAttributes_v2, 3, device, attributes_on ? attributes : nullptr);
   if (status != 0) return status;
@@ -265,7 +363,7 @@ int serve_nvmlDeviceGetBAR1MemoryInfo(Session& s, [[maybe_unused]] Reader& in, [
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char bar1Memory[24] = {};
+  alignas(64) unsigned char bar1Memory[24] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetBAR1MemoryInfo, 3, device, bar1Memory_on ? bar1Memory : nullptr);
   if (status != 0) return status;
@@ -284,6 +382,22 @@ int serve_nvmlDeviceGetBoardId(Session& s, [[maybe_unused]] Reader& in, [[maybe_
   int status = invoke(s.nvml.nvmlDeviceGetBoardId, 3, device, boardId_on ? &boardId : nullptr);
   if (status != 0) return status;
   if (boardId_on) out_scalar(out, boardId);
+  return status;
+}
+
+int serve_nvmlDeviceGetBoardPartNumber(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool partNumber_on = in.u64() != 0;
+  auto length = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray partNumber(partNumber_on, uint64_t(length), 1);
+  if (!partNumber.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetBoardPartNumber, 3, device, static_cast<char*>(partNumber.data()), length);
+  if (status != 0) return status;
+  partNumber.write_text(out);
   return status;
 }
 
@@ -307,7 +421,7 @@ int serve_nvmlDeviceGetBridgeChipInfo(Session& s, [[maybe_unused]] Reader& in, [
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char bridgeHierarchy[1028] = {};
+  alignas(64) unsigned char bridgeHierarchy[1028] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetBridgeChipInfo, 3, device, bridgeHierarchy_on ? bridgeHierarchy : nullptr);
   if (status != 0) return status;
@@ -335,7 +449,7 @@ int serve_nvmlDeviceGetC2cModeInfoV(Session& s, [[maybe_unused]] Reader& in, [[m
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char c2cModeInfo[4] = {};
+  alignas(64) unsigned char c2cModeInfo[4] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetC2cModeInfoV, 3, device, c2cModeInfo_on ? c2cModeInfo : nullptr);
   if (status != 0) return status;
@@ -345,15 +459,15 @@ int serve_nvmlDeviceGetC2cModeInfoV(Session& s, [[maybe_unused]] Reader& in, [[m
 
 int serve_nvmlDeviceGetCapabilities(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
-  alignas(8) unsigned char caps[8] = {};
-  bool caps_on = in.exact(caps, 8);
+  Versioned<8> caps(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!caps.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetCapabilities, 3, device, caps_on ? caps : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetCapabilities, 3, device, caps.data());
   if (status != 0) return status;
-  if (caps_on) out.blob(caps, 8);
+  caps.write(out);
   return status;
 }
 
@@ -363,7 +477,7 @@ int serve_nvmlDeviceGetClkMonStatus(Session& s, [[maybe_unused]] Reader& in, [[m
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char status_[264] = {};
+  alignas(64) unsigned char status_[264] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetClkMonStatus, 3, device, status__on ? status_ : nullptr);
   if (status != 0) return status;
@@ -404,15 +518,15 @@ int serve_nvmlDeviceGetClockInfo(Session& s, [[maybe_unused]] Reader& in, [[mayb
 
 int serve_nvmlDeviceGetClockOffsets(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
-  alignas(8) unsigned char info[24] = {};
-  bool info_on = in.exact(info, 24);
+  Versioned<24> info(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!info.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetClockOffsets, 3, device, info_on ? info : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetClockOffsets, 3, device, info.data());
   if (status != 0) return status;
-  if (info_on) out.blob(info, 24);
+  info.write(out);
   return status;
 }
 
@@ -444,13 +558,64 @@ int serve_nvmlDeviceGetComputeMode(Session& s, [[maybe_unused]] Reader& in, [[ma
   return status;
 }
 
+int serve_nvmlDeviceGetComputeRunningProcesses(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool infoCount_on = in.u64() != 0;
+  auto infoCount = in_scalar<unsigned>(in);
+  bool infos_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray infos(infos_on, (infoCount_on ? uint64_t(infoCount) : 0), 16);
+  if (!infos.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetComputeRunningProcesses, 3, device, infoCount_on ? &infoCount : nullptr, static_cast<void*>(infos.data()));
+  if (infoCount_on) out_scalar(out, infoCount);
+  infos.write(out, status == 0 ? (infoCount_on ? uint64_t(infoCount) : 0) : 0);
+  return status;
+}
+
+int serve_nvmlDeviceGetComputeRunningProcesses_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool infoCount_on = in.u64() != 0;
+  auto infoCount = in_scalar<unsigned>(in);
+  bool infos_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray infos(infos_on, (infoCount_on ? uint64_t(infoCount) : 0), 24);
+  if (!infos.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetComputeRunningProcesses_v2, 3, device, infoCount_on ? &infoCount : nullptr, static_cast<void*>(infos.data()));
+  if (infoCount_on) out_scalar(out, infoCount);
+  infos.write(out, status == 0 ? (infoCount_on ? uint64_t(infoCount) : 0) : 0);
+  return status;
+}
+
+int serve_nvmlDeviceGetComputeRunningProcesses_v3(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool infoCount_on = in.u64() != 0;
+  auto infoCount = in_scalar<unsigned>(in);
+  bool infos_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray infos(infos_on, (infoCount_on ? uint64_t(infoCount) : 0), 24);
+  if (!infos.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetComputeRunningProcesses_v3, 3, device, infoCount_on ? &infoCount : nullptr, static_cast<void*>(infos.data()));
+  if (infoCount_on) out_scalar(out, infoCount);
+  infos.write(out, status == 0 ? (infoCount_on ? uint64_t(infoCount) : 0) : 0);
+  return status;
+}
+
 int serve_nvmlDeviceGetConfComputeGpuAttestationReport(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
   bool gpuAtstReport_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char gpuAtstReport[12332] = {};
+  alignas(64) unsigned char gpuAtstReport[12332] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetConfComputeGpuAttestationReport, 3, device, gpuAtstReport_on ? gpuAtstReport : nullptr);
   if (status != 0) return status;
@@ -464,7 +629,7 @@ int serve_nvmlDeviceGetConfComputeGpuCertificate(Session& s, [[maybe_unused]] Re
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char gpuCert[9224] = {};
+  alignas(64) unsigned char gpuCert[9224] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetConfComputeGpuCertificate, 3, device, gpuCert_on ? gpuCert : nullptr);
   if (status != 0) return status;
@@ -478,7 +643,7 @@ int serve_nvmlDeviceGetConfComputeMemSizeInfo(Session& s, [[maybe_unused]] Reade
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char memInfo[16] = {};
+  alignas(64) unsigned char memInfo[16] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetConfComputeMemSizeInfo, 3, device, memInfo_on ? memInfo : nullptr);
   if (status != 0) return status;
@@ -492,7 +657,7 @@ int serve_nvmlDeviceGetConfComputeProtectedMemoryUsage(Session& s, [[maybe_unuse
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char memory[24] = {};
+  alignas(64) unsigned char memory[24] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetConfComputeProtectedMemoryUsage, 3, device, memory_on ? memory : nullptr);
   if (status != 0) return status;
@@ -502,15 +667,89 @@ int serve_nvmlDeviceGetConfComputeProtectedMemoryUsage(Session& s, [[maybe_unuse
 
 int serve_nvmlDeviceGetCoolerInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
-  alignas(8) unsigned char coolerInfo[16] = {};
-  bool coolerInfo_on = in.exact(coolerInfo, 16);
+  Versioned<16> coolerInfo(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!coolerInfo.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetCoolerInfo, 3, device, coolerInfo_on ? coolerInfo : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetCoolerInfo, 3, device, coolerInfo.data());
   if (status != 0) return status;
-  if (coolerInfo_on) out.blob(coolerInfo, 16);
+  coolerInfo.write(out);
+  return status;
+}
+
+int serve_nvmlDeviceGetCount(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool deviceCount_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  unsigned deviceCount{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetCount, 3, deviceCount_on ? &deviceCount : nullptr);
+  if (status != 0) return status;
+  if (deviceCount_on) out_scalar(out, deviceCount);
+  return status;
+}
+
+int serve_nvmlDeviceGetCount_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool deviceCount_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  unsigned deviceCount{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetCount_v2, 3, deviceCount_on ? &deviceCount : nullptr);
+  if (status != 0) return status;
+  if (deviceCount_on) out_scalar(out, deviceCount);
+  return status;
+}
+
+int serve_nvmlDeviceGetCpuAffinity(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto cpuSetSize = in_scalar<unsigned>(in);
+  bool cpuSet_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray cpuSet(cpuSet_on, uint64_t(cpuSetSize), 8);
+  if (!cpuSet.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetCpuAffinity, 3, device, cpuSetSize, static_cast<uint64_t*>(cpuSet.data()));
+  if (status != 0) return status;
+  cpuSet.write(out, status == 0 ? uint64_t(cpuSetSize) : 0);
+  return status;
+}
+
+int serve_nvmlDeviceGetCpuAffinityWithinScope(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto cpuSetSize = in_scalar<unsigned>(in);
+  bool cpuSet_on = in.u64() != 0;
+  auto scope = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray cpuSet(cpuSet_on, uint64_t(cpuSetSize), 8);
+  if (!cpuSet.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetCpuAffinityWithinScope, 3, device, cpuSetSize, static_cast<uint64_t*>(cpuSet.data()), scope);
+  if (status != 0) return status;
+  cpuSet.write(out, status == 0 ? uint64_t(cpuSetSize) : 0);
+  return status;
+}
+
+int serve_nvmlDeviceGetCreatableVgpus(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool vgpuCount_on = in.u64() != 0;
+  auto vgpuCount = in_scalar<unsigned>(in);
+  bool vgpuTypeIds_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray vgpuTypeIds(vgpuTypeIds_on, (vgpuCount_on ? uint64_t(vgpuCount) : 0), 4);
+  if (!vgpuTypeIds.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetCreatableVgpus, 3, device, vgpuCount_on ? &vgpuCount : nullptr, static_cast<unsigned*>(vgpuTypeIds.data()));
+  if (vgpuCount_on) out_scalar(out, vgpuCount);
+  vgpuTypeIds.write(out, status == 0 ? (vgpuCount_on ? uint64_t(vgpuCount) : 0) : 0);
   return status;
 }
 
@@ -561,15 +800,15 @@ int serve_nvmlDeviceGetCurrPcieLinkWidth(Session& s, [[maybe_unused]] Reader& in
 
 int serve_nvmlDeviceGetCurrentClockFreqs(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
-  alignas(8) unsigned char currentClockFreqs[2052] = {};
-  bool currentClockFreqs_on = in.exact(currentClockFreqs, 2052);
+  Versioned<2052> currentClockFreqs(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!currentClockFreqs.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetCurrentClockFreqs, 3, device, currentClockFreqs_on ? currentClockFreqs : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetCurrentClockFreqs, 3, device, currentClockFreqs.data());
   if (status != 0) return status;
-  if (currentClockFreqs_on) out.blob(currentClockFreqs, 2052);
+  currentClockFreqs.write(out);
   return status;
 }
 
@@ -647,6 +886,23 @@ int serve_nvmlDeviceGetDefaultEccMode(Session& s, [[maybe_unused]] Reader& in, [
   return status;
 }
 
+int serve_nvmlDeviceGetDetailedEccErrors(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool device_on = in.u64() != 0;
+  auto errorType = in_scalar<int>(in);
+  auto counterType = in_scalar<int>(in);
+  bool eccCounts_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  alignas(64) unsigned char device[8] = {};
+  alignas(64) unsigned char eccCounts[32] = {};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetDetailedEccErrors, 3, device_on ? device : nullptr, errorType, counterType, eccCounts_on ? eccCounts : nullptr);
+  if (status != 0) return status;
+  if (device_on) out.blob(device, 8);
+  if (eccCounts_on) out.blob(eccCounts, 32);
+  return status;
+}
+
 int serve_nvmlDeviceGetDeviceHandleFromMigDeviceHandle(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t migDevice_id = in.u64();
   bool device_on = in.u64() != 0;
@@ -691,18 +947,18 @@ int serve_nvmlDeviceGetDisplayMode(Session& s, [[maybe_unused]] Reader& in, [[ma
 
 int serve_nvmlDeviceGetDramEncryptionMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
-  alignas(8) unsigned char current[8] = {};
-  bool current_on = in.exact(current, 8);
-  alignas(8) unsigned char pending[8] = {};
-  bool pending_on = in.exact(pending, 8);
+  Versioned<8> current(in.blob());
+  Versioned<8> pending(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!current.fits) return kWireError;
+  if (!pending.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetDramEncryptionMode, 3, device, current_on ? current : nullptr, pending_on ? pending : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetDramEncryptionMode, 3, device, current.data(), pending.data());
   if (status != 0) return status;
-  if (current_on) out.blob(current, 8);
-  if (pending_on) out.blob(pending, 8);
+  current.write(out);
+  pending.write(out);
   return status;
 }
 
@@ -746,7 +1002,7 @@ int serve_nvmlDeviceGetDynamicPstatesInfo(Session& s, [[maybe_unused]] Reader& i
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char pDynamicPstatesInfo[132] = {};
+  alignas(64) unsigned char pDynamicPstatesInfo[132] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetDynamicPstatesInfo, 3, device, pDynamicPstatesInfo_on ? pDynamicPstatesInfo : nullptr);
   if (status != 0) return status;
@@ -772,17 +1028,56 @@ int serve_nvmlDeviceGetEccMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_
 }
 
 int serve_nvmlDeviceGetEncoderCapacity(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
+  bool device_on = in.u64() != 0;
   auto encoderQueryType = in_scalar<int>(in);
   bool encoderCapacity_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  alignas(64) unsigned char device[8] = {};
   unsigned encoderCapacity{};
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetEncoderCapacity, 3, device, encoderQueryType, encoderCapacity_on ? &encoderCapacity : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetEncoderCapacity, 3, device_on ? device : nullptr, encoderQueryType, encoderCapacity_on ? &encoderCapacity : nullptr);
   if (status != 0) return status;
+  if (device_on) out.blob(device, 8);
   if (encoderCapacity_on) out_scalar(out, encoderCapacity);
+  return status;
+}
+
+int serve_nvmlDeviceGetEncoderSessions(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool sessionCount_on = in.u64() != 0;
+  auto sessionCount = in_scalar<unsigned>(in);
+  bool sessionInfos_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray sessionInfos(sessionInfos_on, (sessionCount_on ? uint64_t(sessionCount) : 0), 32);
+  if (!sessionInfos.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetEncoderSessions, 3, device, sessionCount_on ? &sessionCount : nullptr, static_cast<void*>(sessionInfos.data()));
+  if (sessionCount_on) out_scalar(out, sessionCount);
+  sessionInfos.write(out, status == 0 ? (sessionCount_on ? uint64_t(sessionCount) : 0) : 0);
+  return status;
+}
+
+int serve_nvmlDeviceGetEncoderStats(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool device_on = in.u64() != 0;
+  bool sessionCount_on = in.u64() != 0;
+  bool averageFps_on = in.u64() != 0;
+  bool averageLatency_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  alignas(64) unsigned char device[8] = {};
+  unsigned sessionCount{};
+  unsigned averageFps{};
+  unsigned averageLatency{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetEncoderStats, 3, device_on ? device : nullptr, sessionCount_on ? &sessionCount : nullptr, averageFps_on ? &averageFps : nullptr, averageLatency_on ? &averageLatency : nullptr);
+  if (status != 0) return status;
+  if (device_on) out.blob(device, 8);
+  if (sessionCount_on) out_scalar(out, sessionCount);
+  if (averageFps_on) out_scalar(out, averageFps);
+  if (averageLatency_on) out_scalar(out, averageLatency);
   return status;
 }
 
@@ -808,7 +1103,6 @@ int serve_nvmlDeviceGetEnforcedPowerLimit(Session& s, [[maybe_unused]] Reader& i
   bool limit_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned limit{};
   if (error) return error;
@@ -818,13 +1112,30 @@ int serve_nvmlDeviceGetEnforcedPowerLimit(Session& s, [[maybe_unused]] Reader& i
   return status;
 }
 
+int serve_nvmlDeviceGetFBCSessions(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool sessionCount_on = in.u64() != 0;
+  auto sessionCount = in_scalar<unsigned>(in);
+  bool sessionInfo_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray sessionInfo(sessionInfo_on, (sessionCount_on ? uint64_t(sessionCount) : 0), 48);
+  if (!sessionInfo.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetFBCSessions, 3, device, sessionCount_on ? &sessionCount : nullptr, static_cast<void*>(sessionInfo.data()));
+  if (sessionCount_on) out_scalar(out, sessionCount);
+  sessionInfo.write(out, status == 0 ? (sessionCount_on ? uint64_t(sessionCount) : 0) : 0);
+  return status;
+}
+
 int serve_nvmlDeviceGetFBCStats(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
   bool fbcStats_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char fbcStats[12] = {};
+  alignas(64) unsigned char fbcStats[12] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetFBCStats, 3, device, fbcStats_on ? fbcStats : nullptr);
   if (status != 0) return status;
@@ -863,15 +1174,15 @@ int serve_nvmlDeviceGetFanSpeed(Session& s, [[maybe_unused]] Reader& in, [[maybe
 
 int serve_nvmlDeviceGetFanSpeedRPM(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
-  alignas(8) unsigned char fanSpeed[12] = {};
-  bool fanSpeed_on = in.exact(fanSpeed, 12);
+  Versioned<12> fanSpeed(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!fanSpeed.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetFanSpeedRPM, 3, device, fanSpeed_on ? fanSpeed : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetFanSpeedRPM, 3, device, fanSpeed.data());
   if (status != 0) return status;
-  if (fanSpeed_on) out.blob(fanSpeed, 12);
+  fanSpeed.write(out);
   return status;
 }
 
@@ -887,6 +1198,22 @@ int serve_nvmlDeviceGetFanSpeed_v2(Session& s, [[maybe_unused]] Reader& in, [[ma
   int status = invoke(s.nvml.nvmlDeviceGetFanSpeed_v2, 3, device, fan, speed_on ? &speed : nullptr);
   if (status != 0) return status;
   if (speed_on) out_scalar(out, speed);
+  return status;
+}
+
+int serve_nvmlDeviceGetFieldValues(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto valuesCount = in_scalar<int>(in);
+  Blob values_in = in.blob();
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  InOutArray values(values_in, uint64_t(valuesCount), 40);
+  if (!values.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetFieldValues, 3, device, valuesCount, static_cast<void*>(values.data()));
+  if (status != 0) return status;
+  values.write(out, status == 0 ? uint64_t(valuesCount) : 0);
   return status;
 }
 
@@ -927,7 +1254,7 @@ int serve_nvmlDeviceGetGpuFabricInfo(Session& s, [[maybe_unused]] Reader& in, [[
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char gpuFabricInfo[28] = {};
+  alignas(64) unsigned char gpuFabricInfo[28] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetGpuFabricInfo, 3, device, gpuFabricInfo_on ? gpuFabricInfo : nullptr);
   if (status != 0) return status;
@@ -937,15 +1264,15 @@ int serve_nvmlDeviceGetGpuFabricInfo(Session& s, [[maybe_unused]] Reader& in, [[
 
 int serve_nvmlDeviceGetGpuFabricInfoV(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
-  alignas(8) unsigned char gpuFabricInfo[40] = {};
-  bool gpuFabricInfo_on = in.exact(gpuFabricInfo, 40);
+  Versioned<40> gpuFabricInfo(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!gpuFabricInfo.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetGpuFabricInfoV, 3, device, gpuFabricInfo_on ? gpuFabricInfo : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetGpuFabricInfoV, 3, device, gpuFabricInfo.data());
   if (status != 0) return status;
-  if (gpuFabricInfo_on) out.blob(gpuFabricInfo, 40);
+  gpuFabricInfo.write(out);
   return status;
 }
 
@@ -978,6 +1305,42 @@ int serve_nvmlDeviceGetGpuInstanceId(Session& s, [[maybe_unused]] Reader& in, [[
   return status;
 }
 
+int serve_nvmlDeviceGetGpuInstancePossiblePlacements(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto profileId = in_scalar<unsigned>(in);
+  bool placements_on = in.u64() != 0;
+  bool count_on = in.u64() != 0;
+  auto count = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray placements(placements_on, (count_on ? uint64_t(count) : 0), 8);
+  if (!placements.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetGpuInstancePossiblePlacements, 3, device, profileId, static_cast<void*>(placements.data()), count_on ? &count : nullptr);
+  placements.write(out, status == 0 ? (count_on ? uint64_t(count) : 0) : 0);
+  if (count_on) out_scalar(out, count);
+  return status;
+}
+
+int serve_nvmlDeviceGetGpuInstancePossiblePlacements_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto profileId = in_scalar<unsigned>(in);
+  bool placements_on = in.u64() != 0;
+  bool count_on = in.u64() != 0;
+  auto count = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray placements(placements_on, (count_on ? uint64_t(count) : 0), 8);
+  if (!placements.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetGpuInstancePossiblePlacements_v2, 3, device, profileId, static_cast<void*>(placements.data()), count_on ? &count : nullptr);
+  placements.write(out, status == 0 ? (count_on ? uint64_t(count) : 0) : 0);
+  if (count_on) out_scalar(out, count);
+  return status;
+}
+
 int serve_nvmlDeviceGetGpuInstanceProfileInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
   auto profile = in_scalar<unsigned>(in);
@@ -985,7 +1348,7 @@ int serve_nvmlDeviceGetGpuInstanceProfileInfo(Session& s, [[maybe_unused]] Reade
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char info[48] = {};
+  alignas(64) unsigned char info[48] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetGpuInstanceProfileInfo, 3, device, profile, info_on ? info : nullptr);
   if (status != 0) return status;
@@ -996,30 +1359,64 @@ int serve_nvmlDeviceGetGpuInstanceProfileInfo(Session& s, [[maybe_unused]] Reade
 int serve_nvmlDeviceGetGpuInstanceProfileInfoByIdV(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
   auto profileId = in_scalar<unsigned>(in);
-  alignas(8) unsigned char info[152] = {};
-  bool info_on = in.exact(info, 152);
+  Versioned<152> info(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!info.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetGpuInstanceProfileInfoByIdV, 3, device, profileId, info_on ? info : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetGpuInstanceProfileInfoByIdV, 3, device, profileId, info.data());
   if (status != 0) return status;
-  if (info_on) out.blob(info, 152);
+  info.write(out);
   return status;
 }
 
 int serve_nvmlDeviceGetGpuInstanceProfileInfoV(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
   auto profile = in_scalar<unsigned>(in);
-  alignas(8) unsigned char info[152] = {};
-  bool info_on = in.exact(info, 152);
+  Versioned<152> info(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!info.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetGpuInstanceProfileInfoV, 3, device, profile, info_on ? info : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetGpuInstanceProfileInfoV, 3, device, profile, info.data());
   if (status != 0) return status;
-  if (info_on) out.blob(info, 152);
+  info.write(out);
+  return status;
+}
+
+int serve_nvmlDeviceGetGpuInstanceRemainingCapacity(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool device_on = in.u64() != 0;
+  auto profileId = in_scalar<unsigned>(in);
+  bool count_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  alignas(64) unsigned char device[8] = {};
+  unsigned count{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetGpuInstanceRemainingCapacity, 3, device_on ? device : nullptr, profileId, count_on ? &count : nullptr);
+  if (status != 0) return status;
+  if (device_on) out.blob(device, 8);
+  if (count_on) out_scalar(out, count);
+  return status;
+}
+
+int serve_nvmlDeviceGetGpuInstances(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto profileId = in_scalar<unsigned>(in);
+  bool gpuInstances_on = in.u64() != 0;
+  bool count_on = in.u64() != 0;
+  auto count = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray gpuInstances(gpuInstances_on, (count_on ? uint64_t(count) : 0), 8);
+  if (!gpuInstances.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetGpuInstances, 3, device, profileId, gpuInstances.handles(), count_on ? &count : nullptr);
+  gpuInstances.write_handles(s, kKindNvmlGpuInstance, out, status == 0 ? (count_on ? uint64_t(count) : 0) : 0);
+  if (count_on) out_scalar(out, count);
   return status;
 }
 
@@ -1054,13 +1451,64 @@ int serve_nvmlDeviceGetGpuOperationMode(Session& s, [[maybe_unused]] Reader& in,
   return status;
 }
 
+int serve_nvmlDeviceGetGraphicsRunningProcesses(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool infoCount_on = in.u64() != 0;
+  auto infoCount = in_scalar<unsigned>(in);
+  bool infos_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray infos(infos_on, (infoCount_on ? uint64_t(infoCount) : 0), 16);
+  if (!infos.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetGraphicsRunningProcesses, 3, device, infoCount_on ? &infoCount : nullptr, static_cast<void*>(infos.data()));
+  if (infoCount_on) out_scalar(out, infoCount);
+  infos.write(out, status == 0 ? (infoCount_on ? uint64_t(infoCount) : 0) : 0);
+  return status;
+}
+
+int serve_nvmlDeviceGetGraphicsRunningProcesses_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool infoCount_on = in.u64() != 0;
+  auto infoCount = in_scalar<unsigned>(in);
+  bool infos_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray infos(infos_on, (infoCount_on ? uint64_t(infoCount) : 0), 24);
+  if (!infos.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetGraphicsRunningProcesses_v2, 3, device, infoCount_on ? &infoCount : nullptr, static_cast<void*>(infos.data()));
+  if (infoCount_on) out_scalar(out, infoCount);
+  infos.write(out, status == 0 ? (infoCount_on ? uint64_t(infoCount) : 0) : 0);
+  return status;
+}
+
+int serve_nvmlDeviceGetGraphicsRunningProcesses_v3(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool infoCount_on = in.u64() != 0;
+  auto infoCount = in_scalar<unsigned>(in);
+  bool infos_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray infos(infos_on, (infoCount_on ? uint64_t(infoCount) : 0), 24);
+  if (!infos.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetGraphicsRunningProcesses_v3, 3, device, infoCount_on ? &infoCount : nullptr, static_cast<void*>(infos.data()));
+  if (infoCount_on) out_scalar(out, infoCount);
+  infos.write(out, status == 0 ? (infoCount_on ? uint64_t(infoCount) : 0) : 0);
+  return status;
+}
+
 int serve_nvmlDeviceGetGridLicensableFeatures(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
   bool pGridLicensableFeatures_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char pGridLicensableFeatures[860] = {};
+  alignas(64) unsigned char pGridLicensableFeatures[860] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetGridLicensableFeatures, 3, device, pGridLicensableFeatures_on ? pGridLicensableFeatures : nullptr);
   if (status != 0) return status;
@@ -1074,7 +1522,7 @@ int serve_nvmlDeviceGetGridLicensableFeatures_v2(Session& s, [[maybe_unused]] Re
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char pGridLicensableFeatures[860] = {};
+  alignas(64) unsigned char pGridLicensableFeatures[860] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetGridLicensableFeatures_v2, 3, device, pGridLicensableFeatures_on ? pGridLicensableFeatures : nullptr);
   if (status != 0) return status;
@@ -1088,7 +1536,7 @@ int serve_nvmlDeviceGetGridLicensableFeatures_v3(Session& s, [[maybe_unused]] Re
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char pGridLicensableFeatures[860] = {};
+  alignas(64) unsigned char pGridLicensableFeatures[860] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetGridLicensableFeatures_v3, 3, device, pGridLicensableFeatures_on ? pGridLicensableFeatures : nullptr);
   if (status != 0) return status;
@@ -1102,7 +1550,7 @@ int serve_nvmlDeviceGetGridLicensableFeatures_v4(Session& s, [[maybe_unused]] Re
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char pGridLicensableFeatures[860] = {};
+  alignas(64) unsigned char pGridLicensableFeatures[860] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetGridLicensableFeatures_v4, 3, device, pGridLicensableFeatures_on ? pGridLicensableFeatures : nullptr);
   if (status != 0) return status;
@@ -1206,407 +1654,6 @@ int serve_nvmlDeviceGetHandleBySerial(Session& s, [[maybe_unused]] Reader& in, [
   int status = invoke(s.nvml.nvmlDeviceGetHandleBySerial, 3, serial_on ? serial.c_str() : nullptr, device_on ? &device : nullptr);
   if (status != 0) return status;
   if (device_on) out.u64(s.intern(kKindNvmlDevice, device));
-  return status;
-}
-
-int serve_nvmlDeviceGetHandleByUUID(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  std::string uuid;
-  bool uuid_on = in.text(uuid);
-  bool device_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = nullptr;
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetHandleByUUID, 3, uuid_on ? uuid.c_str() : nullptr, device_on ? &device : nullptr);
-  if (status != 0) return status;
-  if (device_on) out.u64(s.intern(kKindNvmlDevice, device));
-  return status;
-}
-
-int serve_nvmlDeviceGetHandleByUUIDV(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  alignas(8) unsigned char uuid[52] = {};
-  bool uuid_on = in.exact(uuid, 52);
-  bool device_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = nullptr;
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetHandleByUUIDV, 3, uuid_on ? uuid : nullptr, device_on ? &device : nullptr);
-  if (status != 0) return status;
-  if (device_on) out.u64(s.intern(kKindNvmlDevice, device));
-  return status;
-}
-
-int serve_nvmlDeviceGetHostVgpuMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  bool pHostVgpuMode_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  int pHostVgpuMode{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetHostVgpuMode, 3, device, pHostVgpuMode_on ? &pHostVgpuMode : nullptr);
-  if (status != 0) return status;
-  if (pHostVgpuMode_on) out_scalar(out, pHostVgpuMode);
-  return status;
-}
-
-int serve_nvmlDeviceGetHostname_v1(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  bool hostname_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char hostname[64] = {};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetHostname_v1, 3, device, hostname_on ? hostname : nullptr);
-  if (status != 0) return status;
-  if (hostname_on) out.blob(hostname, 64);
-  return status;
-}
-
-int serve_nvmlDeviceGetIndex(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  bool index_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  unsigned index{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetIndex, 3, device, index_on ? &index : nullptr);
-  if (status != 0) return status;
-  if (index_on) out_scalar(out, index);
-  return status;
-}
-
-int serve_nvmlDeviceGetInforomConfigurationChecksum(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  bool checksum_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  unsigned checksum{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetInforomConfigurationChecksum, 3, device, checksum_on ? &checksum : nullptr);
-  if (status != 0) return status;
-  if (checksum_on) out_scalar(out, checksum);
-  return status;
-}
-
-int serve_nvmlDeviceGetIrqNum(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  bool irqNum_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  unsigned irqNum{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetIrqNum, 3, device, irqNum_on ? &irqNum : nullptr);
-  if (status != 0) return status;
-  if (irqNum_on) out_scalar(out, irqNum);
-  return status;
-}
-
-int serve_nvmlDeviceGetJpgUtilization(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  bool utilization_on = in.u64() != 0;
-  bool samplingPeriodUs_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  unsigned utilization{};
-  unsigned samplingPeriodUs{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetJpgUtilization, 3, device, utilization_on ? &utilization : nullptr, samplingPeriodUs_on ? &samplingPeriodUs : nullptr);
-  if (status != 0) return status;
-  if (utilization_on) out_scalar(out, utilization);
-  if (samplingPeriodUs_on) out_scalar(out, samplingPeriodUs);
-  return status;
-}
-
-int serve_nvmlDeviceGetLastBBXFlushTime(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  bool timestamp_on = in.u64() != 0;
-  bool durationUs_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  uint64_t timestamp{};
-  uint64_t durationUs{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetLastBBXFlushTime, 3, device, timestamp_on ? &timestamp : nullptr, durationUs_on ? &durationUs : nullptr);
-  if (status != 0) return status;
-  if (timestamp_on) out_scalar(out, timestamp);
-  if (durationUs_on) out_scalar(out, durationUs);
-  return status;
-}
-
-int serve_nvmlDeviceGetMarginTemperature(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  alignas(8) unsigned char marginTempInfo[8] = {};
-  bool marginTempInfo_on = in.exact(marginTempInfo, 8);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetMarginTemperature, 3, device, marginTempInfo_on ? marginTempInfo : nullptr);
-  if (status != 0) return status;
-  if (marginTempInfo_on) out.blob(marginTempInfo, 8);
-  return status;
-}
-
-int serve_nvmlDeviceGetMaxClockInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto type = in_scalar<int>(in);
-  bool clock_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  unsigned clock{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetMaxClockInfo, 3, device, type, clock_on ? &clock : nullptr);
-  if (status != 0) return status;
-  if (clock_on) out_scalar(out, clock);
-  return status;
-}
-
-int serve_nvmlDeviceGetMaxCustomerBoostClock(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto clockType = in_scalar<int>(in);
-  bool clockMHz_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  unsigned clockMHz{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetMaxCustomerBoostClock, 3, device, clockType, clockMHz_on ? &clockMHz : nullptr);
-  if (status != 0) return status;
-  if (clockMHz_on) out_scalar(out, clockMHz);
-  return status;
-}
-
-int serve_nvmlDeviceGetMaxPcieLinkGeneration(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  bool maxLinkGen_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  unsigned maxLinkGen{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetMaxPcieLinkGeneration, 3, device, maxLinkGen_on ? &maxLinkGen : nullptr);
-  if (status != 0) return status;
-  if (maxLinkGen_on) out_scalar(out, maxLinkGen);
-  return status;
-}
-
-int serve_nvmlDeviceGetMaxPcieLinkWidth(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  bool maxLinkWidth_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  unsigned maxLinkWidth{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetMaxPcieLinkWidth, 3, device, maxLinkWidth_on ? &maxLinkWidth : nullptr);
-  if (status != 0) return status;
-  if (maxLinkWidth_on) out_scalar(out, maxLinkWidth);
-  return status;
-}
-
-int serve_nvmlDeviceGetMemClkMinMaxVfOffset(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  bool minOffset_on = in.u64() != 0;
-  bool maxOffset_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  int minOffset{};
-  int maxOffset{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetMemClkMinMaxVfOffset, 3, device, minOffset_on ? &minOffset : nullptr, maxOffset_on ? &maxOffset : nullptr);
-  if (status != 0) return status;
-  if (minOffset_on) out_scalar(out, minOffset);
-  if (maxOffset_on) out_scalar(out, maxOffset);
-  return status;
-}
-
-int serve_nvmlDeviceGetMemClkVfOffset(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  bool offset_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  int offset{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetMemClkVfOffset, 3, device, offset_on ? &offset : nullptr);
-  if (status != 0) return status;
-  if (offset_on) out_scalar(out, offset);
-  return status;
-}
-
-int serve_nvmlDeviceGetMemoryBusWidth(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  bool busWidth_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  unsigned busWidth{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetMemoryBusWidth, 3, device, busWidth_on ? &busWidth : nullptr);
-  if (status != 0) return status;
-  if (busWidth_on) out_scalar(out, busWidth);
-  return status;
-}
-
-int serve_nvmlDeviceGetMemoryInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  bool memory_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char memory[24] = {};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetMemoryInfo, 3, device, memory_on ? memory : nullptr);
-  if (status != 0) return status;
-  if (memory_on) out.blob(memory, 24);
-  return status;
-}
-
-int serve_nvmlDeviceGetMemoryInfo_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  alignas(8) unsigned char memory[40] = {};
-  bool memory_on = in.exact(memory, 40);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetMemoryInfo_v2, 3, device, memory_on ? memory : nullptr);
-  if (status != 0) return status;
-  if (memory_on) out.blob(memory, 40);
-  return status;
-}
-
-int serve_nvmlDeviceGetMigDeviceHandleByIndex(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto index = in_scalar<unsigned>(in);
-  bool migDevice_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  void* migDevice = nullptr;
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetMigDeviceHandleByIndex, 3, device, index, migDevice_on ? &migDevice : nullptr);
-  if (status != 0) return status;
-  if (migDevice_on) out.u64(s.intern(kKindNvmlDevice, migDevice));
-  return status;
-}
-
-int serve_nvmlDeviceGetMigMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  bool currentMode_on = in.u64() != 0;
-  bool pendingMode_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  unsigned currentMode{};
-  unsigned pendingMode{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetMigMode, 3, device, currentMode_on ? &currentMode : nullptr, pendingMode_on ? &pendingMode : nullptr);
-  if (status != 0) return status;
-  if (currentMode_on) out_scalar(out, currentMode);
-  if (pendingMode_on) out_scalar(out, pendingMode);
-  return status;
-}
-
-int serve_nvmlDeviceGetMinMaxClockOfPState(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto type = in_scalar<int>(in);
-  auto pstate = in_scalar<int>(in);
-  bool minClockMHz_on = in.u64() != 0;
-  bool maxClockMHz_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  unsigned minClockMHz{};
-  unsigned maxClockMHz{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetMinMaxClockOfPState, 3, device, type, pstate, minClockMHz_on ? &minClockMHz : nullptr, maxClockMHz_on ? &maxClockMHz : nullptr);
-  if (status != 0) return status;
-  if (minClockMHz_on) out_scalar(out, minClockMHz);
-  if (maxClockMHz_on) out_scalar(out, maxClockMHz);
-  return status;
-}
-
-int serve_nvmlDeviceGetMinMaxFanSpeed(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  bool minSpeed_on = in.u64() != 0;
-  bool maxSpeed_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  unsigned minSpeed{};
-  unsigned maxSpeed{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetMinMaxFanSpeed, 3, device, minSpeed_on ? &minSpeed : nullptr, maxSpeed_on ? &maxSpeed : nullptr);
-  if (status != 0) return status;
-  if (minSpeed_on) out_scalar(out, minSpeed);
-  if (maxSpeed_on) out_scalar(out, maxSpeed);
-  return status;
-}
-
-int serve_nvmlDeviceGetMinorNumber(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  bool minorNumber_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  unsigned minorNumber{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetMinorNumber, 3, device, minorNumber_on ? &minorNumber : nullptr);
-  if (status != 0) return status;
-  if (minorNumber_on) out_scalar(out, minorNumber);
-  return status;
-}
-
-int serve_nvmlDeviceGetModuleId(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  bool moduleId_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  unsigned moduleId{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetModuleId, 3, device, moduleId_on ? &moduleId : nullptr);
-  if (status != 0) return status;
-  if (moduleId_on) out_scalar(out, moduleId);
-  return status;
-}
-
-int serve_nvmlDeviceGetMultiGpuBoard(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  bool multiGpuBool_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  unsigned multiGpuBool{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetMultiGpuBoard, 3, device, multiGpuBool_on ? &multiGpuBool : nullptr);
-  if (status != 0) return status;
-  if (multiGpuBool_on) out_scalar(out, multiGpuBool);
-  return status;
-}
-
-int serve_nvmlDeviceGetNumaNodeId(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  bool node_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  unsigned node{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetNumaNodeId, 3, device, node_on ? &node : nullptr);
-  if (status != 0) return status;
-  if (node_on) out_scalar(out, node);
   return status;
 }
 

@@ -2,141 +2,785 @@
 #include "generated/serve.h"
 #include "generated/structs.h"
 #include "server/session.h"
+#include "server/structs.h"
 
 namespace umsh {
 
 using InHandles = InHandlesOf<Session>;
 
-int serve_nvmlDeviceGetNvLinkCapability(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+int serve_nvmlDeviceGetHandleByUUID(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  std::string uuid;
+  bool uuid_on = in.text(uuid);
+  bool device_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = nullptr;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetHandleByUUID, 3, uuid_on ? uuid.c_str() : nullptr, device_on ? &device : nullptr);
+  if (status != 0) return status;
+  if (device_on) out.u64(s.intern(kKindNvmlDevice, device));
+  return status;
+}
+
+int serve_nvmlDeviceGetHandleByUUIDV(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  alignas(64) unsigned char uuid[52] = {};
+  bool uuid_on = in.exact(uuid, 52);
+  bool device_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = nullptr;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetHandleByUUIDV, 3, uuid_on ? uuid : nullptr, device_on ? &device : nullptr);
+  if (status != 0) return status;
+  if (device_on) out.u64(s.intern(kKindNvmlDevice, device));
+  return status;
+}
+
+int serve_nvmlDeviceGetHostVgpuMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
+  bool pHostVgpuMode_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  int pHostVgpuMode{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetHostVgpuMode, 3, device, pHostVgpuMode_on ? &pHostVgpuMode : nullptr);
+  if (status != 0) return status;
+  if (pHostVgpuMode_on) out_scalar(out, pHostVgpuMode);
+  return status;
+}
+
+int serve_nvmlDeviceGetHostname_v1(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool hostname_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  alignas(64) unsigned char hostname[64] = {};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetHostname_v1, 3, device, hostname_on ? hostname : nullptr);
+  if (status != 0) return status;
+  if (hostname_on) out.blob(hostname, 64);
+  return status;
+}
+
+int serve_nvmlDeviceGetIndex(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool index_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  unsigned index{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetIndex, 3, device, index_on ? &index : nullptr);
+  if (status != 0) return status;
+  if (index_on) out_scalar(out, index);
+  return status;
+}
+
+int serve_nvmlDeviceGetInforomConfigurationChecksum(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool checksum_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  unsigned checksum{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetInforomConfigurationChecksum, 3, device, checksum_on ? &checksum : nullptr);
+  if (status != 0) return status;
+  if (checksum_on) out_scalar(out, checksum);
+  return status;
+}
+
+int serve_nvmlDeviceGetInforomImageVersion(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool version_on = in.u64() != 0;
+  auto length = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray version(version_on, uint64_t(length), 1);
+  if (!version.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetInforomImageVersion, 3, device, static_cast<char*>(version.data()), length);
+  if (status != 0) return status;
+  version.write_text(out);
+  return status;
+}
+
+int serve_nvmlDeviceGetInforomVersion(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto object = in_scalar<int>(in);
+  bool version_on = in.u64() != 0;
+  auto length = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray version(version_on, uint64_t(length), 1);
+  if (!version.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetInforomVersion, 3, device, object, static_cast<char*>(version.data()), length);
+  if (status != 0) return status;
+  version.write_text(out);
+  return status;
+}
+
+int serve_nvmlDeviceGetIrqNum(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool irqNum_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  unsigned irqNum{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetIrqNum, 3, device, irqNum_on ? &irqNum : nullptr);
+  if (status != 0) return status;
+  if (irqNum_on) out_scalar(out, irqNum);
+  return status;
+}
+
+int serve_nvmlDeviceGetJpgUtilization(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool utilization_on = in.u64() != 0;
+  bool samplingPeriodUs_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  unsigned utilization{};
+  unsigned samplingPeriodUs{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetJpgUtilization, 3, device, utilization_on ? &utilization : nullptr, samplingPeriodUs_on ? &samplingPeriodUs : nullptr);
+  if (status != 0) return status;
+  if (utilization_on) out_scalar(out, utilization);
+  if (samplingPeriodUs_on) out_scalar(out, samplingPeriodUs);
+  return status;
+}
+
+int serve_nvmlDeviceGetLastBBXFlushTime(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool timestamp_on = in.u64() != 0;
+  bool durationUs_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  uint64_t timestamp{};
+  uint64_t durationUs{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetLastBBXFlushTime, 3, device, timestamp_on ? &timestamp : nullptr, durationUs_on ? &durationUs : nullptr);
+  if (status != 0) return status;
+  if (timestamp_on) out_scalar(out, timestamp);
+  if (durationUs_on) out_scalar(out, durationUs);
+  return status;
+}
+
+int serve_nvmlDeviceGetMPSComputeRunningProcesses(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool infoCount_on = in.u64() != 0;
+  auto infoCount = in_scalar<unsigned>(in);
+  bool infos_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray infos(infos_on, (infoCount_on ? uint64_t(infoCount) : 0), 16);
+  if (!infos.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetMPSComputeRunningProcesses, 3, device, infoCount_on ? &infoCount : nullptr, static_cast<void*>(infos.data()));
+  if (infoCount_on) out_scalar(out, infoCount);
+  infos.write(out, status == 0 ? (infoCount_on ? uint64_t(infoCount) : 0) : 0);
+  return status;
+}
+
+int serve_nvmlDeviceGetMPSComputeRunningProcesses_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool infoCount_on = in.u64() != 0;
+  auto infoCount = in_scalar<unsigned>(in);
+  bool infos_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray infos(infos_on, (infoCount_on ? uint64_t(infoCount) : 0), 24);
+  if (!infos.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetMPSComputeRunningProcesses_v2, 3, device, infoCount_on ? &infoCount : nullptr, static_cast<void*>(infos.data()));
+  if (infoCount_on) out_scalar(out, infoCount);
+  infos.write(out, status == 0 ? (infoCount_on ? uint64_t(infoCount) : 0) : 0);
+  return status;
+}
+
+int serve_nvmlDeviceGetMPSComputeRunningProcesses_v3(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool infoCount_on = in.u64() != 0;
+  auto infoCount = in_scalar<unsigned>(in);
+  bool infos_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray infos(infos_on, (infoCount_on ? uint64_t(infoCount) : 0), 24);
+  if (!infos.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetMPSComputeRunningProcesses_v3, 3, device, infoCount_on ? &infoCount : nullptr, static_cast<void*>(infos.data()));
+  if (infoCount_on) out_scalar(out, infoCount);
+  infos.write(out, status == 0 ? (infoCount_on ? uint64_t(infoCount) : 0) : 0);
+  return status;
+}
+
+int serve_nvmlDeviceGetMarginTemperature(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  Versioned<8> marginTempInfo(in.blob());
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!marginTempInfo.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetMarginTemperature, 3, device, marginTempInfo.data());
+  if (status != 0) return status;
+  marginTempInfo.write(out);
+  return status;
+}
+
+int serve_nvmlDeviceGetMaxClockInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto type = in_scalar<int>(in);
+  bool clock_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  unsigned clock{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetMaxClockInfo, 3, device, type, clock_on ? &clock : nullptr);
+  if (status != 0) return status;
+  if (clock_on) out_scalar(out, clock);
+  return status;
+}
+
+int serve_nvmlDeviceGetMaxCustomerBoostClock(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto clockType = in_scalar<int>(in);
+  bool clockMHz_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  unsigned clockMHz{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetMaxCustomerBoostClock, 3, device, clockType, clockMHz_on ? &clockMHz : nullptr);
+  if (status != 0) return status;
+  if (clockMHz_on) out_scalar(out, clockMHz);
+  return status;
+}
+
+int serve_nvmlDeviceGetMaxMigDeviceCount(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool device_on = in.u64() != 0;
+  bool count_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  alignas(64) unsigned char device[8] = {};
+  unsigned count{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetMaxMigDeviceCount, 3, device_on ? device : nullptr, count_on ? &count : nullptr);
+  if (status != 0) return status;
+  if (device_on) out.blob(device, 8);
+  if (count_on) out_scalar(out, count);
+  return status;
+}
+
+int serve_nvmlDeviceGetMaxPcieLinkGeneration(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool maxLinkGen_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  unsigned maxLinkGen{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetMaxPcieLinkGeneration, 3, device, maxLinkGen_on ? &maxLinkGen : nullptr);
+  if (status != 0) return status;
+  if (maxLinkGen_on) out_scalar(out, maxLinkGen);
+  return status;
+}
+
+int serve_nvmlDeviceGetMaxPcieLinkWidth(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool maxLinkWidth_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  unsigned maxLinkWidth{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetMaxPcieLinkWidth, 3, device, maxLinkWidth_on ? &maxLinkWidth : nullptr);
+  if (status != 0) return status;
+  if (maxLinkWidth_on) out_scalar(out, maxLinkWidth);
+  return status;
+}
+
+int serve_nvmlDeviceGetMemClkMinMaxVfOffset(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool minOffset_on = in.u64() != 0;
+  bool maxOffset_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  int minOffset{};
+  int maxOffset{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetMemClkMinMaxVfOffset, 3, device, minOffset_on ? &minOffset : nullptr, maxOffset_on ? &maxOffset : nullptr);
+  if (status != 0) return status;
+  if (minOffset_on) out_scalar(out, minOffset);
+  if (maxOffset_on) out_scalar(out, maxOffset);
+  return status;
+}
+
+int serve_nvmlDeviceGetMemClkVfOffset(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool offset_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  int offset{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetMemClkVfOffset, 3, device, offset_on ? &offset : nullptr);
+  if (status != 0) return status;
+  if (offset_on) out_scalar(out, offset);
+  return status;
+}
+
+int serve_nvmlDeviceGetMemoryAffinity(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto nodeSetSize = in_scalar<unsigned>(in);
+  bool nodeSet_on = in.u64() != 0;
+  auto scope = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray nodeSet(nodeSet_on, uint64_t(nodeSetSize), 8);
+  if (!nodeSet.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetMemoryAffinity, 3, device, nodeSetSize, static_cast<uint64_t*>(nodeSet.data()), scope);
+  if (status != 0) return status;
+  nodeSet.write(out, status == 0 ? uint64_t(nodeSetSize) : 0);
+  return status;
+}
+
+int serve_nvmlDeviceGetMemoryBusWidth(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool busWidth_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  unsigned busWidth{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetMemoryBusWidth, 3, device, busWidth_on ? &busWidth : nullptr);
+  if (status != 0) return status;
+  if (busWidth_on) out_scalar(out, busWidth);
+  return status;
+}
+
+int serve_nvmlDeviceGetMemoryErrorCounter(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool device_on = in.u64() != 0;
+  auto errorType = in_scalar<int>(in);
+  auto counterType = in_scalar<int>(in);
+  auto locationType = in_scalar<int>(in);
+  bool count_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  alignas(64) unsigned char device[8] = {};
+  uint64_t count{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetMemoryErrorCounter, 3, device_on ? device : nullptr, errorType, counterType, locationType, count_on ? &count : nullptr);
+  if (status != 0) return status;
+  if (device_on) out.blob(device, 8);
+  if (count_on) out_scalar(out, count);
+  return status;
+}
+
+int serve_nvmlDeviceGetMemoryInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool memory_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  alignas(64) unsigned char memory[24] = {};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetMemoryInfo, 3, device, memory_on ? memory : nullptr);
+  if (status != 0) return status;
+  if (memory_on) out.blob(memory, 24);
+  return status;
+}
+
+int serve_nvmlDeviceGetMemoryInfo_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  Versioned<40> memory(in.blob());
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!memory.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetMemoryInfo_v2, 3, device, memory.data());
+  if (status != 0) return status;
+  memory.write(out);
+  return status;
+}
+
+int serve_nvmlDeviceGetMigDeviceHandleByIndex(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto index = in_scalar<unsigned>(in);
+  bool migDevice_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  void* migDevice = nullptr;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetMigDeviceHandleByIndex, 3, device, index, migDevice_on ? &migDevice : nullptr);
+  if (status != 0) return status;
+  if (migDevice_on) out.u64(s.intern(kKindNvmlDevice, migDevice));
+  return status;
+}
+
+int serve_nvmlDeviceGetMigMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool currentMode_on = in.u64() != 0;
+  bool pendingMode_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  unsigned currentMode{};
+  unsigned pendingMode{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetMigMode, 3, device, currentMode_on ? &currentMode : nullptr, pendingMode_on ? &pendingMode : nullptr);
+  if (status != 0) return status;
+  if (currentMode_on) out_scalar(out, currentMode);
+  if (pendingMode_on) out_scalar(out, pendingMode);
+  return status;
+}
+
+int serve_nvmlDeviceGetMinMaxClockOfPState(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto type = in_scalar<int>(in);
+  auto pstate = in_scalar<int>(in);
+  bool minClockMHz_on = in.u64() != 0;
+  bool maxClockMHz_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  unsigned minClockMHz{};
+  unsigned maxClockMHz{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetMinMaxClockOfPState, 3, device, type, pstate, minClockMHz_on ? &minClockMHz : nullptr, maxClockMHz_on ? &maxClockMHz : nullptr);
+  if (status != 0) return status;
+  if (minClockMHz_on) out_scalar(out, minClockMHz);
+  if (maxClockMHz_on) out_scalar(out, maxClockMHz);
+  return status;
+}
+
+int serve_nvmlDeviceGetMinMaxFanSpeed(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool minSpeed_on = in.u64() != 0;
+  bool maxSpeed_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  unsigned minSpeed{};
+  unsigned maxSpeed{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetMinMaxFanSpeed, 3, device, minSpeed_on ? &minSpeed : nullptr, maxSpeed_on ? &maxSpeed : nullptr);
+  if (status != 0) return status;
+  if (minSpeed_on) out_scalar(out, minSpeed);
+  if (maxSpeed_on) out_scalar(out, maxSpeed);
+  return status;
+}
+
+int serve_nvmlDeviceGetMinorNumber(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool device_on = in.u64() != 0;
+  bool minorNumber_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  alignas(64) unsigned char device[8] = {};
+  unsigned minorNumber{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetMinorNumber, 3, device_on ? device : nullptr, minorNumber_on ? &minorNumber : nullptr);
+  if (status != 0) return status;
+  if (device_on) out.blob(device, 8);
+  if (minorNumber_on) out_scalar(out, minorNumber);
+  return status;
+}
+
+int serve_nvmlDeviceGetModuleId(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool moduleId_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  unsigned moduleId{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetModuleId, 3, device, moduleId_on ? &moduleId : nullptr);
+  if (status != 0) return status;
+  if (moduleId_on) out_scalar(out, moduleId);
+  return status;
+}
+
+int serve_nvmlDeviceGetMultiGpuBoard(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool multiGpuBool_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  unsigned multiGpuBool{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetMultiGpuBoard, 3, device, multiGpuBool_on ? &multiGpuBool : nullptr);
+  if (status != 0) return status;
+  if (multiGpuBool_on) out_scalar(out, multiGpuBool);
+  return status;
+}
+
+int serve_nvmlDeviceGetName(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool name_on = in.u64() != 0;
+  auto length = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray name(name_on, uint64_t(length), 1);
+  if (!name.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetName, 3, device, static_cast<char*>(name.data()), length);
+  if (status != 0) return status;
+  name.write_text(out);
+  return status;
+}
+
+int serve_nvmlDeviceGetNumFans(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool device_on = in.u64() != 0;
+  bool numFans_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  alignas(64) unsigned char device[8] = {};
+  unsigned numFans{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetNumFans, 3, device_on ? device : nullptr, numFans_on ? &numFans : nullptr);
+  if (status != 0) return status;
+  if (device_on) out.blob(device, 8);
+  if (numFans_on) out_scalar(out, numFans);
+  return status;
+}
+
+int serve_nvmlDeviceGetNumGpuCores(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool device_on = in.u64() != 0;
+  bool numCores_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  alignas(64) unsigned char device[8] = {};
+  unsigned numCores{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetNumGpuCores, 3, device_on ? device : nullptr, numCores_on ? &numCores : nullptr);
+  if (status != 0) return status;
+  if (device_on) out.blob(device, 8);
+  if (numCores_on) out_scalar(out, numCores);
+  return status;
+}
+
+int serve_nvmlDeviceGetNumaNodeId(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool node_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  unsigned node{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetNumaNodeId, 3, device, node_on ? &node : nullptr);
+  if (status != 0) return status;
+  if (node_on) out_scalar(out, node);
+  return status;
+}
+
+int serve_nvmlDeviceGetNvLinkCapability(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool device_on = in.u64() != 0;
   auto link = in_scalar<unsigned>(in);
   auto capability = in_scalar<int>(in);
   bool capResult_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  alignas(64) unsigned char device[8] = {};
   unsigned capResult{};
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetNvLinkCapability, 3, device, link, capability, capResult_on ? &capResult : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetNvLinkCapability, 3, device_on ? device : nullptr, link, capability, capResult_on ? &capResult : nullptr);
   if (status != 0) return status;
+  if (device_on) out.blob(device, 8);
   if (capResult_on) out_scalar(out, capResult);
   return status;
 }
 
-int serve_nvmlDeviceGetNvLinkInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  alignas(8) unsigned char info[1612] = {};
-  bool info_on = in.exact(info, 1612);
+int serve_nvmlDeviceGetNvLinkErrorCounter(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool device_on = in.u64() != 0;
+  auto link = in_scalar<unsigned>(in);
+  auto counter = in_scalar<int>(in);
+  bool counterValue_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  alignas(64) unsigned char device[8] = {};
+  uint64_t counterValue{};
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetNvLinkInfo, 3, device, info_on ? info : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetNvLinkErrorCounter, 3, device_on ? device : nullptr, link, counter, counterValue_on ? &counterValue : nullptr);
   if (status != 0) return status;
+  if (device_on) out.blob(device, 8);
+  if (counterValue_on) out_scalar(out, counterValue);
+  return status;
+}
+
+int serve_nvmlDeviceGetNvLinkInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool device_on = in.u64() != 0;
+  bool info_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  alignas(64) unsigned char device[8] = {};
+  alignas(64) unsigned char info[1612] = {};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetNvLinkInfo, 3, device_on ? device : nullptr, info_on ? info : nullptr);
+  if (status != 0) return status;
+  if (device_on) out.blob(device, 8);
   if (info_on) out.blob(info, 1612);
   return status;
 }
 
 int serve_nvmlDeviceGetNvLinkRemoteDeviceType(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
+  bool device_on = in.u64() != 0;
   auto link = in_scalar<unsigned>(in);
   bool pNvLinkDeviceType_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  alignas(64) unsigned char device[8] = {};
   int pNvLinkDeviceType{};
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetNvLinkRemoteDeviceType, 3, device, link, pNvLinkDeviceType_on ? &pNvLinkDeviceType : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetNvLinkRemoteDeviceType, 3, device_on ? device : nullptr, link, pNvLinkDeviceType_on ? &pNvLinkDeviceType : nullptr);
   if (status != 0) return status;
+  if (device_on) out.blob(device, 8);
   if (pNvLinkDeviceType_on) out_scalar(out, pNvLinkDeviceType);
   return status;
 }
 
 int serve_nvmlDeviceGetNvLinkRemotePciInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
+  bool device_on = in.u64() != 0;
   auto link = in_scalar<unsigned>(in);
   bool pci_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char pci[68] = {};
+  alignas(64) unsigned char device[8] = {};
+  alignas(64) unsigned char pci[68] = {};
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetNvLinkRemotePciInfo, 3, device, link, pci_on ? pci : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetNvLinkRemotePciInfo, 3, device_on ? device : nullptr, link, pci_on ? pci : nullptr);
   if (status != 0) return status;
+  if (device_on) out.blob(device, 8);
   if (pci_on) out.blob(pci, 68);
   return status;
 }
 
 int serve_nvmlDeviceGetNvLinkRemotePciInfo_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
+  bool device_on = in.u64() != 0;
   auto link = in_scalar<unsigned>(in);
   bool pci_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char pci[68] = {};
+  alignas(64) unsigned char device[8] = {};
+  alignas(64) unsigned char pci[68] = {};
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetNvLinkRemotePciInfo_v2, 3, device, link, pci_on ? pci : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetNvLinkRemotePciInfo_v2, 3, device_on ? device : nullptr, link, pci_on ? pci : nullptr);
   if (status != 0) return status;
+  if (device_on) out.blob(device, 8);
   if (pci_on) out.blob(pci, 68);
   return status;
 }
 
 int serve_nvmlDeviceGetNvLinkState(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
+  bool device_on = in.u64() != 0;
   auto link = in_scalar<unsigned>(in);
   bool isActive_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  alignas(64) unsigned char device[8] = {};
   int isActive{};
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetNvLinkState, 3, device, link, isActive_on ? &isActive : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetNvLinkState, 3, device_on ? device : nullptr, link, isActive_on ? &isActive : nullptr);
   if (status != 0) return status;
+  if (device_on) out.blob(device, 8);
   if (isActive_on) out_scalar(out, isActive);
   return status;
 }
 
+int serve_nvmlDeviceGetNvLinkUtilizationControl(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool device_on = in.u64() != 0;
+  auto link = in_scalar<unsigned>(in);
+  auto counter = in_scalar<unsigned>(in);
+  alignas(64) unsigned char control[8] = {};
+  bool control_on = in.exact(control, 8);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  alignas(64) unsigned char device[8] = {};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetNvLinkUtilizationControl, 3, device_on ? device : nullptr, link, counter, control_on ? control : nullptr);
+  if (status != 0) return status;
+  if (device_on) out.blob(device, 8);
+  if (control_on) out.blob(control, 8);
+  return status;
+}
+
+int serve_nvmlDeviceGetNvLinkUtilizationCounter(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool device_on = in.u64() != 0;
+  auto link = in_scalar<unsigned>(in);
+  auto counter = in_scalar<unsigned>(in);
+  bool rxcounter_on = in.u64() != 0;
+  bool txcounter_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  alignas(64) unsigned char device[8] = {};
+  uint64_t rxcounter{};
+  uint64_t txcounter{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetNvLinkUtilizationCounter, 3, device_on ? device : nullptr, link, counter, rxcounter_on ? &rxcounter : nullptr, txcounter_on ? &txcounter : nullptr);
+  if (status != 0) return status;
+  if (device_on) out.blob(device, 8);
+  if (rxcounter_on) out_scalar(out, rxcounter);
+  if (txcounter_on) out_scalar(out, txcounter);
+  return status;
+}
+
 int serve_nvmlDeviceGetNvLinkVersion(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
+  bool device_on = in.u64() != 0;
   auto link = in_scalar<unsigned>(in);
   bool version_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  alignas(64) unsigned char device[8] = {};
   unsigned version{};
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetNvLinkVersion, 3, device, link, version_on ? &version : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetNvLinkVersion, 3, device_on ? device : nullptr, link, version_on ? &version : nullptr);
   if (status != 0) return status;
+  if (device_on) out.blob(device, 8);
   if (version_on) out_scalar(out, version);
   return status;
 }
 
 int serve_nvmlDeviceGetNvlinkBwMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
-  alignas(8) unsigned char getBwMode[12] = {};
-  bool getBwMode_on = in.exact(getBwMode, 12);
+  Versioned<12> getBwMode(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!getBwMode.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetNvlinkBwMode, 3, device, getBwMode_on ? getBwMode : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetNvlinkBwMode, 3, device, getBwMode.data());
   if (status != 0) return status;
-  if (getBwMode_on) out.blob(getBwMode, 12);
+  getBwMode.write(out);
   return status;
 }
 
 int serve_nvmlDeviceGetNvlinkSupportedBwModes(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
-  alignas(8) unsigned char supportedBwMode[28] = {};
-  bool supportedBwMode_on = in.exact(supportedBwMode, 28);
+  Versioned<28> supportedBwMode(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!supportedBwMode.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetNvlinkSupportedBwModes, 3, device, supportedBwMode_on ? supportedBwMode : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetNvlinkSupportedBwModes, 3, device, supportedBwMode.data());
   if (status != 0) return status;
-  if (supportedBwMode_on) out.blob(supportedBwMode, 28);
+  supportedBwMode.write(out);
   return status;
 }
 
@@ -180,7 +824,7 @@ int serve_nvmlDeviceGetPciInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char pci[68] = {};
+  alignas(64) unsigned char pci[68] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetPciInfo, 3, device, pci_on ? pci : nullptr);
   if (status != 0) return status;
@@ -190,15 +834,15 @@ int serve_nvmlDeviceGetPciInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_
 
 int serve_nvmlDeviceGetPciInfoExt(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
-  alignas(8) unsigned char pci[64] = {};
-  bool pci_on = in.exact(pci, 64);
+  Versioned<64> pci(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!pci.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetPciInfoExt, 3, device, pci_on ? pci : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetPciInfoExt, 3, device, pci.data());
   if (status != 0) return status;
-  if (pci_on) out.blob(pci, 64);
+  pci.write(out);
   return status;
 }
 
@@ -208,7 +852,7 @@ int serve_nvmlDeviceGetPciInfo_v2(Session& s, [[maybe_unused]] Reader& in, [[may
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char pci[68] = {};
+  alignas(64) unsigned char pci[68] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetPciInfo_v2, 3, device, pci_on ? pci : nullptr);
   if (status != 0) return status;
@@ -222,7 +866,7 @@ int serve_nvmlDeviceGetPciInfo_v3(Session& s, [[maybe_unused]] Reader& in, [[may
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char pci[68] = {};
+  alignas(64) unsigned char pci[68] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetPciInfo_v3, 3, device, pci_on ? pci : nullptr);
   if (status != 0) return status;
@@ -272,31 +916,47 @@ int serve_nvmlDeviceGetPcieSpeed(Session& s, [[maybe_unused]] Reader& in, [[mayb
   return status;
 }
 
+int serve_nvmlDeviceGetPcieThroughput(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool device_on = in.u64() != 0;
+  auto counter = in_scalar<int>(in);
+  bool value_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  alignas(64) unsigned char device[8] = {};
+  unsigned value{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetPcieThroughput, 3, device_on ? device : nullptr, counter, value_on ? &value : nullptr);
+  if (status != 0) return status;
+  if (device_on) out.blob(device, 8);
+  if (value_on) out_scalar(out, value);
+  return status;
+}
+
 int serve_nvmlDeviceGetPdi(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
-  alignas(8) unsigned char pdi[16] = {};
-  bool pdi_on = in.exact(pdi, 16);
+  Versioned<16> pdi(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!pdi.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetPdi, 3, device, pdi_on ? pdi : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetPdi, 3, device, pdi.data());
   if (status != 0) return status;
-  if (pdi_on) out.blob(pdi, 16);
+  pdi.write(out);
   return status;
 }
 
 int serve_nvmlDeviceGetPerformanceModes(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
-  alignas(8) unsigned char perfModes[2052] = {};
-  bool perfModes_on = in.exact(perfModes, 2052);
+  Versioned<2052> perfModes(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!perfModes.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetPerformanceModes, 3, device, perfModes_on ? perfModes : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetPerformanceModes, 3, device, perfModes.data());
   if (status != 0) return status;
-  if (perfModes_on) out.blob(perfModes, 2052);
+  perfModes.write(out);
   return status;
 }
 
@@ -328,17 +988,34 @@ int serve_nvmlDeviceGetPersistenceMode(Session& s, [[maybe_unused]] Reader& in, 
   return status;
 }
 
-int serve_nvmlDeviceGetPlatformInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+int serve_nvmlDeviceGetPgpuMetadataString(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
-  alignas(8) unsigned char platformInfo[44] = {};
-  bool platformInfo_on = in.exact(platformInfo, 44);
+  bool pgpuMetadata_on = in.u64() != 0;
+  bool bufferSize_on = in.u64() != 0;
+  auto bufferSize = in_scalar<unsigned>(in);
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray pgpuMetadata(pgpuMetadata_on, (bufferSize_on ? uint64_t(bufferSize) : 0), 1);
+  if (!pgpuMetadata.fits) error = 2;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetPlatformInfo, 3, device, platformInfo_on ? platformInfo : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetPgpuMetadataString, 3, device, static_cast<char*>(pgpuMetadata.data()), bufferSize_on ? &bufferSize : nullptr);
+  pgpuMetadata.write_text(out);
+  if (bufferSize_on) out_scalar(out, bufferSize);
+  return status;
+}
+
+int serve_nvmlDeviceGetPlatformInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  Versioned<44> platformInfo(in.blob());
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!platformInfo.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetPlatformInfo, 3, device, platformInfo.data());
   if (status != 0) return status;
-  if (platformInfo_on) out.blob(platformInfo, 44);
+  platformInfo.write(out);
   return status;
 }
 
@@ -347,7 +1024,6 @@ int serve_nvmlDeviceGetPowerManagementDefaultLimit(Session& s, [[maybe_unused]] 
   bool defaultLimit_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned defaultLimit{};
   if (error) return error;
@@ -362,7 +1038,6 @@ int serve_nvmlDeviceGetPowerManagementLimit(Session& s, [[maybe_unused]] Reader&
   bool limit_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned limit{};
   if (error) return error;
@@ -378,7 +1053,6 @@ int serve_nvmlDeviceGetPowerManagementLimitConstraints(Session& s, [[maybe_unuse
   bool maxLimit_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned minLimit{};
   unsigned maxLimit{};
@@ -395,7 +1069,6 @@ int serve_nvmlDeviceGetPowerManagementMode(Session& s, [[maybe_unused]] Reader& 
   bool mode_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int mode{};
   if (error) return error;
@@ -410,9 +1083,8 @@ int serve_nvmlDeviceGetPowerMizerMode_v1(Session& s, [[maybe_unused]] Reader& in
   bool powerMizerMode_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char powerMizerMode[12] = {};
+  alignas(64) unsigned char powerMizerMode[12] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetPowerMizerMode_v1, 3, device, powerMizerMode_on ? powerMizerMode : nullptr);
   if (status != 0) return status;
@@ -425,7 +1097,6 @@ int serve_nvmlDeviceGetPowerSource(Session& s, [[maybe_unused]] Reader& in, [[ma
   bool powerSource_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned powerSource{};
   if (error) return error;
@@ -440,7 +1111,6 @@ int serve_nvmlDeviceGetPowerState(Session& s, [[maybe_unused]] Reader& in, [[may
   bool pState_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int pState{};
   if (error) return error;
@@ -455,13 +1125,30 @@ int serve_nvmlDeviceGetPowerUsage(Session& s, [[maybe_unused]] Reader& in, [[may
   bool power_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned power{};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetPowerUsage, 3, device, power_on ? &power : nullptr);
   if (status != 0) return status;
   if (power_on) out_scalar(out, power);
+  return status;
+}
+
+int serve_nvmlDeviceGetProcessUtilization(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool utilization_on = in.u64() != 0;
+  bool processSamplesCount_on = in.u64() != 0;
+  auto processSamplesCount = in_scalar<unsigned>(in);
+  auto lastSeenTimeStamp = in_scalar<uint64_t>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray utilization(utilization_on, (processSamplesCount_on ? uint64_t(processSamplesCount) : 0), 32);
+  if (!utilization.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetProcessUtilization, 3, device, static_cast<void*>(utilization.data()), processSamplesCount_on ? &processSamplesCount : nullptr, lastSeenTimeStamp);
+  utilization.write(out, status == 0 ? (processSamplesCount_on ? uint64_t(processSamplesCount) : 0) : 0);
+  if (processSamplesCount_on) out_scalar(out, processSamplesCount);
   return status;
 }
 
@@ -490,15 +1177,33 @@ int serve_nvmlDeviceGetRemappedRows(Session& s, [[maybe_unused]] Reader& in, [[m
 
 int serve_nvmlDeviceGetRepairStatus(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
-  alignas(8) unsigned char repairStatus[12] = {};
-  bool repairStatus_on = in.exact(repairStatus, 12);
+  Versioned<12> repairStatus(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!repairStatus.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetRepairStatus, 3, device, repairStatus_on ? repairStatus : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetRepairStatus, 3, device, repairStatus.data());
   if (status != 0) return status;
-  if (repairStatus_on) out.blob(repairStatus, 12);
+  repairStatus.write(out);
+  return status;
+}
+
+int serve_nvmlDeviceGetRetiredPages(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto cause = in_scalar<int>(in);
+  bool pageCount_on = in.u64() != 0;
+  auto pageCount = in_scalar<unsigned>(in);
+  bool addresses_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray addresses(addresses_on, (pageCount_on ? uint64_t(pageCount) : 0), 8);
+  if (!addresses.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetRetiredPages, 3, device, cause, pageCount_on ? &pageCount : nullptr, static_cast<uint64_t*>(addresses.data()));
+  if (pageCount_on) out_scalar(out, pageCount);
+  addresses.write(out, status == 0 ? (pageCount_on ? uint64_t(pageCount) : 0) : 0);
   return status;
 }
 
@@ -516,13 +1221,35 @@ int serve_nvmlDeviceGetRetiredPagesPendingStatus(Session& s, [[maybe_unused]] Re
   return status;
 }
 
+int serve_nvmlDeviceGetRetiredPages_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto cause = in_scalar<int>(in);
+  bool pageCount_on = in.u64() != 0;
+  auto pageCount = in_scalar<unsigned>(in);
+  bool addresses_on = in.u64() != 0;
+  bool timestamps_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray addresses(addresses_on, (pageCount_on ? uint64_t(pageCount) : 0), 8);
+  OutArray timestamps(timestamps_on, (pageCount_on ? uint64_t(pageCount) : 0), 8);
+  if (!addresses.fits) error = 2;
+  if (!timestamps.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetRetiredPages_v2, 3, device, cause, pageCount_on ? &pageCount : nullptr, static_cast<uint64_t*>(addresses.data()), static_cast<uint64_t*>(timestamps.data()));
+  if (pageCount_on) out_scalar(out, pageCount);
+  addresses.write(out, status == 0 ? (pageCount_on ? uint64_t(pageCount) : 0) : 0);
+  timestamps.write(out, status == 0 ? (pageCount_on ? uint64_t(pageCount) : 0) : 0);
+  return status;
+}
+
 int serve_nvmlDeviceGetRowRemapperHistogram(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
   bool values_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char values[20] = {};
+  alignas(64) unsigned char values[20] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetRowRemapperHistogram, 3, device, values_on ? values : nullptr);
   if (status != 0) return status;
@@ -530,17 +1257,55 @@ int serve_nvmlDeviceGetRowRemapperHistogram(Session& s, [[maybe_unused]] Reader&
   return status;
 }
 
-int serve_nvmlDeviceGetSramEccErrorStatus(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+int serve_nvmlDeviceGetSamples(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
-  alignas(8) unsigned char status_[104] = {};
-  bool status__on = in.exact(status_, 104);
+  auto type = in_scalar<int>(in);
+  auto lastSeenTimeStamp = in_scalar<uint64_t>(in);
+  bool sampleValType_on = in.u64() != 0;
+  bool sampleCount_on = in.u64() != 0;
+  auto sampleCount = in_scalar<unsigned>(in);
+  bool samples_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  int sampleValType{};
+  OutArray samples(samples_on, (sampleCount_on ? uint64_t(sampleCount) : 0), 16);
+  if (!samples.fits) error = 2;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetSramEccErrorStatus, 3, device, status__on ? status_ : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetSamples, 3, device, type, lastSeenTimeStamp, sampleValType_on ? &sampleValType : nullptr, sampleCount_on ? &sampleCount : nullptr, static_cast<void*>(samples.data()));
+  if (sampleValType_on) out_scalar(out, sampleValType);
+  if (sampleCount_on) out_scalar(out, sampleCount);
+  samples.write(out, status == 0 ? (sampleCount_on ? uint64_t(sampleCount) : 0) : 0);
+  return status;
+}
+
+int serve_nvmlDeviceGetSerial(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool serial_on = in.u64() != 0;
+  auto length = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray serial(serial_on, uint64_t(length), 1);
+  if (!serial.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetSerial, 3, device, static_cast<char*>(serial.data()), length);
   if (status != 0) return status;
-  if (status__on) out.blob(status_, 104);
+  serial.write_text(out);
+  return status;
+}
+
+int serve_nvmlDeviceGetSramEccErrorStatus(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  Versioned<104> status_(in.blob());
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!status_.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetSramEccErrorStatus, 3, device, status_.data());
+  if (status != 0) return status;
+  status_.write(out);
   return status;
 }
 
@@ -583,6 +1348,74 @@ int serve_nvmlDeviceGetSupportedEventTypes(Session& s, [[maybe_unused]] Reader& 
   int status = invoke(s.nvml.nvmlDeviceGetSupportedEventTypes, 3, device, eventTypes_on ? &eventTypes : nullptr);
   if (status != 0) return status;
   if (eventTypes_on) out_scalar(out, eventTypes);
+  return status;
+}
+
+int serve_nvmlDeviceGetSupportedGraphicsClocks(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto memoryClockMHz = in_scalar<unsigned>(in);
+  bool count_on = in.u64() != 0;
+  auto count = in_scalar<unsigned>(in);
+  bool clocksMHz_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray clocksMHz(clocksMHz_on, (count_on ? uint64_t(count) : 0), 4);
+  if (!clocksMHz.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetSupportedGraphicsClocks, 3, device, memoryClockMHz, count_on ? &count : nullptr, static_cast<unsigned*>(clocksMHz.data()));
+  if (count_on) out_scalar(out, count);
+  clocksMHz.write(out, status == 0 ? (count_on ? uint64_t(count) : 0) : 0);
+  return status;
+}
+
+int serve_nvmlDeviceGetSupportedMemoryClocks(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool count_on = in.u64() != 0;
+  auto count = in_scalar<unsigned>(in);
+  bool clocksMHz_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray clocksMHz(clocksMHz_on, (count_on ? uint64_t(count) : 0), 4);
+  if (!clocksMHz.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetSupportedMemoryClocks, 3, device, count_on ? &count : nullptr, static_cast<unsigned*>(clocksMHz.data()));
+  if (count_on) out_scalar(out, count);
+  clocksMHz.write(out, status == 0 ? (count_on ? uint64_t(count) : 0) : 0);
+  return status;
+}
+
+int serve_nvmlDeviceGetSupportedPerformanceStates(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool pstates_on = in.u64() != 0;
+  auto size = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray pstates(pstates_on, uint64_t(size), 1);
+  if (!pstates.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetSupportedPerformanceStates, 3, device, static_cast<int*>(pstates.data()), size);
+  if (status != 0) return status;
+  pstates.write(out, status == 0 ? uint64_t(size) : 0);
+  return status;
+}
+
+int serve_nvmlDeviceGetSupportedVgpus(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool vgpuCount_on = in.u64() != 0;
+  auto vgpuCount = in_scalar<unsigned>(in);
+  bool vgpuTypeIds_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray vgpuTypeIds(vgpuTypeIds_on, (vgpuCount_on ? uint64_t(vgpuCount) : 0), 4);
+  if (!vgpuTypeIds.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetSupportedVgpus, 3, device, vgpuCount_on ? &vgpuCount : nullptr, static_cast<unsigned*>(vgpuTypeIds.data()));
+  if (vgpuCount_on) out_scalar(out, vgpuCount);
+  vgpuTypeIds.write(out, status == 0 ? (vgpuCount_on ? uint64_t(vgpuCount) : 0) : 0);
   return status;
 }
 
@@ -633,15 +1466,15 @@ int serve_nvmlDeviceGetTemperatureThreshold(Session& s, [[maybe_unused]] Reader&
 
 int serve_nvmlDeviceGetTemperatureV(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
-  alignas(8) unsigned char temperature[12] = {};
-  bool temperature_on = in.exact(temperature, 12);
+  Versioned<12> temperature(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!temperature.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetTemperatureV, 3, device, temperature_on ? temperature : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetTemperatureV, 3, device, temperature.data());
   if (status != 0) return status;
-  if (temperature_on) out.blob(temperature, 12);
+  temperature.write(out);
   return status;
 }
 
@@ -651,9 +1484,8 @@ int serve_nvmlDeviceGetThermalSettings(Session& s, [[maybe_unused]] Reader& in, 
   bool pThermalSettings_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char pThermalSettings[64] = {};
+  alignas(64) unsigned char pThermalSettings[64] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetThermalSettings, 3, device, sensorIndex, pThermalSettings_on ? pThermalSettings : nullptr);
   if (status != 0) return status;
@@ -677,6 +1509,41 @@ int serve_nvmlDeviceGetTopologyCommonAncestor(Session& s, [[maybe_unused]] Reade
   return status;
 }
 
+int serve_nvmlDeviceGetTopologyNearestGpus(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto level = in_scalar<int>(in);
+  bool count_on = in.u64() != 0;
+  auto count = in_scalar<unsigned>(in);
+  bool deviceArray_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray deviceArray(deviceArray_on, (count_on ? uint64_t(count) : 0), 8);
+  if (!deviceArray.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetTopologyNearestGpus, 3, device, level, count_on ? &count : nullptr, deviceArray.handles());
+  if (count_on) out_scalar(out, count);
+  deviceArray.write_handles(s, kKindNvmlDevice, out, status == 0 ? (count_on ? uint64_t(count) : 0) : 0);
+  return status;
+}
+
+int serve_nvmlDeviceGetTotalEccErrors(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool device_on = in.u64() != 0;
+  auto errorType = in_scalar<int>(in);
+  auto counterType = in_scalar<int>(in);
+  bool eccCounts_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  alignas(64) unsigned char device[8] = {};
+  uint64_t eccCounts{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetTotalEccErrors, 3, device_on ? device : nullptr, errorType, counterType, eccCounts_on ? &eccCounts : nullptr);
+  if (status != 0) return status;
+  if (device_on) out.blob(device, 8);
+  if (eccCounts_on) out_scalar(out, eccCounts);
+  return status;
+}
+
 int serve_nvmlDeviceGetTotalEnergyConsumption(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
   bool energy_on = in.u64() != 0;
@@ -691,17 +1558,49 @@ int serve_nvmlDeviceGetTotalEnergyConsumption(Session& s, [[maybe_unused]] Reade
   return status;
 }
 
+int serve_nvmlDeviceGetUUID(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool uuid_on = in.u64() != 0;
+  auto length = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray uuid(uuid_on, uint64_t(length), 1);
+  if (!uuid.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetUUID, 3, device, static_cast<char*>(uuid.data()), length);
+  if (status != 0) return status;
+  uuid.write_text(out);
+  return status;
+}
+
 int serve_nvmlDeviceGetUtilizationRates(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
   bool utilization_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char utilization[8] = {};
+  alignas(64) unsigned char utilization[8] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetUtilizationRates, 3, device, utilization_on ? utilization : nullptr);
   if (status != 0) return status;
   if (utilization_on) out.blob(utilization, 8);
+  return status;
+}
+
+int serve_nvmlDeviceGetVbiosVersion(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool version_on = in.u64() != 0;
+  auto length = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray version(version_on, uint64_t(length), 1);
+  if (!version.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetVbiosVersion, 3, device, static_cast<char*>(version.data()), length);
+  if (status != 0) return status;
+  version.write_text(out);
   return status;
 }
 
@@ -722,15 +1621,50 @@ int serve_nvmlDeviceGetVgpuCapabilities(Session& s, [[maybe_unused]] Reader& in,
 
 int serve_nvmlDeviceGetVgpuHeterogeneousMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
-  alignas(8) unsigned char pHeterogeneousMode[8] = {};
-  bool pHeterogeneousMode_on = in.exact(pHeterogeneousMode, 8);
+  Versioned<8> pHeterogeneousMode(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!pHeterogeneousMode.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetVgpuHeterogeneousMode, 3, device, pHeterogeneousMode_on ? pHeterogeneousMode : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetVgpuHeterogeneousMode, 3, device, pHeterogeneousMode.data());
   if (status != 0) return status;
-  if (pHeterogeneousMode_on) out.blob(pHeterogeneousMode, 8);
+  pHeterogeneousMode.write(out);
+  return status;
+}
+
+int serve_nvmlDeviceGetVgpuMetadata(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool pgpuMetadata_on = in.u64() != 0;
+  bool bufferSize_on = in.u64() != 0;
+  auto bufferSize = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray pgpuMetadata(pgpuMetadata_on, (bufferSize_on ? uint64_t(bufferSize) : 0), 1);
+  if (!pgpuMetadata.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetVgpuMetadata, 3, device, static_cast<void*>(pgpuMetadata.data()), bufferSize_on ? &bufferSize : nullptr);
+  pgpuMetadata.write(out, status == 0 ? (bufferSize_on ? uint64_t(bufferSize) : 0) : 0);
+  if (bufferSize_on) out_scalar(out, bufferSize);
+  return status;
+}
+
+int serve_nvmlDeviceGetVgpuProcessUtilization(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto lastSeenTimeStamp = in_scalar<uint64_t>(in);
+  bool vgpuProcessSamplesCount_on = in.u64() != 0;
+  auto vgpuProcessSamplesCount = in_scalar<unsigned>(in);
+  bool utilizationSamples_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  OutArray utilizationSamples(utilizationSamples_on, (vgpuProcessSamplesCount_on ? uint64_t(vgpuProcessSamplesCount) : 0), 96);
+  if (!utilizationSamples.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetVgpuProcessUtilization, 3, device, lastSeenTimeStamp, vgpuProcessSamplesCount_on ? &vgpuProcessSamplesCount : nullptr, static_cast<void*>(utilizationSamples.data()));
+  if (vgpuProcessSamplesCount_on) out_scalar(out, vgpuProcessSamplesCount);
+  utilizationSamples.write(out, status == 0 ? (vgpuProcessSamplesCount_on ? uint64_t(vgpuProcessSamplesCount) : 0) : 0);
   return status;
 }
 
@@ -740,7 +1674,7 @@ int serve_nvmlDeviceGetVgpuSchedulerCapabilities(Session& s, [[maybe_unused]] Re
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char pCapabilities[40] = {};
+  alignas(64) unsigned char pCapabilities[40] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetVgpuSchedulerCapabilities, 3, device, pCapabilities_on ? pCapabilities : nullptr);
   if (status != 0) return status;
@@ -754,7 +1688,7 @@ int serve_nvmlDeviceGetVgpuSchedulerLog(Session& s, [[maybe_unused]] Reader& in,
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char pSchedulerLog[9624] = {};
+  alignas(64) unsigned char pSchedulerLog[9624] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetVgpuSchedulerLog, 3, device, pSchedulerLog_on ? pSchedulerLog : nullptr);
   if (status != 0) return status;
@@ -768,785 +1702,11 @@ int serve_nvmlDeviceGetVgpuSchedulerState(Session& s, [[maybe_unused]] Reader& i
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char pSchedulerState[16] = {};
+  alignas(64) unsigned char pSchedulerState[16] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlDeviceGetVgpuSchedulerState, 3, device, pSchedulerState_on ? pSchedulerState : nullptr);
   if (status != 0) return status;
   if (pSchedulerState_on) out.blob(pSchedulerState, 16);
-  return status;
-}
-
-int serve_nvmlDeviceGetViolationStatus(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto perfPolicyType = in_scalar<int>(in);
-  bool violTime_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char violTime[16] = {};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetViolationStatus, 3, device, perfPolicyType, violTime_on ? violTime : nullptr);
-  if (status != 0) return status;
-  if (violTime_on) out.blob(violTime, 16);
-  return status;
-}
-
-int serve_nvmlDeviceGetVirtualizationMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  bool pVirtualMode_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  int pVirtualMode{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceGetVirtualizationMode, 3, device, pVirtualMode_on ? &pVirtualMode : nullptr);
-  if (status != 0) return status;
-  if (pVirtualMode_on) out_scalar(out, pVirtualMode);
-  return status;
-}
-
-int serve_nvmlDeviceIsMigDeviceHandle(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  bool isMigDevice_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  unsigned isMigDevice{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceIsMigDeviceHandle, 3, device, isMigDevice_on ? &isMigDevice : nullptr);
-  if (status != 0) return status;
-  if (isMigDevice_on) out_scalar(out, isMigDevice);
-  return status;
-}
-
-int serve_nvmlDeviceModifyDrainState(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool pciInfo_on = in.u64() != 0;
-  auto newState = in_scalar<int>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  alignas(8) unsigned char pciInfo[68] = {};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceModifyDrainState, 3, pciInfo_on ? pciInfo : nullptr, newState);
-  if (status != 0) return status;
-  if (pciInfo_on) out.blob(pciInfo, 68);
-  return status;
-}
-
-int serve_nvmlDeviceOnSameBoard(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device1_id = in.u64();
-  uint64_t device2_id = in.u64();
-  bool onSameBoard_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device1 = s.lookup(kKindNvmlDevice, device1_id, &error);
-  void* device2 = s.lookup(kKindNvmlDevice, device2_id, &error);
-  int onSameBoard{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceOnSameBoard, 3, device1, device2, onSameBoard_on ? &onSameBoard : nullptr);
-  if (status != 0) return status;
-  if (onSameBoard_on) out_scalar(out, onSameBoard);
-  return status;
-}
-
-int serve_nvmlDevicePowerSmoothingActivatePresetProfile(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  alignas(8) unsigned char profile[24] = {};
-  bool profile_on = in.exact(profile, 24);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDevicePowerSmoothingActivatePresetProfile, 3, device, profile_on ? profile : nullptr);
-  if (status != 0) return status;
-  if (profile_on) out.blob(profile, 24);
-  return status;
-}
-
-int serve_nvmlDevicePowerSmoothingSetState(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  alignas(8) unsigned char state[8] = {};
-  bool state_on = in.exact(state, 8);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDevicePowerSmoothingSetState, 3, device, state_on ? state : nullptr);
-  if (status != 0) return status;
-  if (state_on) out.blob(state, 8);
-  return status;
-}
-
-int serve_nvmlDevicePowerSmoothingUpdatePresetProfileParam(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  alignas(8) unsigned char profile[24] = {};
-  bool profile_on = in.exact(profile, 24);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDevicePowerSmoothingUpdatePresetProfileParam, 3, device, profile_on ? profile : nullptr);
-  if (status != 0) return status;
-  if (profile_on) out.blob(profile, 24);
-  return status;
-}
-
-int serve_nvmlDeviceQueryDrainState(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool pciInfo_on = in.u64() != 0;
-  bool currentState_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  alignas(8) unsigned char pciInfo[68] = {};
-  int currentState{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceQueryDrainState, 3, pciInfo_on ? pciInfo : nullptr, currentState_on ? &currentState : nullptr);
-  if (status != 0) return status;
-  if (pciInfo_on) out.blob(pciInfo, 68);
-  if (currentState_on) out_scalar(out, currentState);
-  return status;
-}
-
-int serve_nvmlDeviceReadWritePRM_v1(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  bool buffer_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char buffer[504] = {};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceReadWritePRM_v1, 3, device, buffer_on ? buffer : nullptr);
-  if (status != 0) return status;
-  if (buffer_on) out.blob(buffer, 504);
-  return status;
-}
-
-int serve_nvmlDeviceRegisterEvents(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto eventTypes = in_scalar<uint64_t>(in);
-  uint64_t set_id = in.u64();
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  void* set = s.lookup(kKindNvmlEventSet, set_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceRegisterEvents, 3, device, eventTypes, set);
-  return status;
-}
-
-int serve_nvmlDeviceRemoveGpu(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool pciInfo_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  alignas(8) unsigned char pciInfo[68] = {};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceRemoveGpu, 3, pciInfo_on ? pciInfo : nullptr);
-  if (status != 0) return status;
-  if (pciInfo_on) out.blob(pciInfo, 68);
-  return status;
-}
-
-int serve_nvmlDeviceRemoveGpu_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool pciInfo_on = in.u64() != 0;
-  auto gpuState = in_scalar<int>(in);
-  auto linkState = in_scalar<int>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  alignas(8) unsigned char pciInfo[68] = {};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceRemoveGpu_v2, 3, pciInfo_on ? pciInfo : nullptr, gpuState, linkState);
-  if (status != 0) return status;
-  if (pciInfo_on) out.blob(pciInfo, 68);
-  return status;
-}
-
-int serve_nvmlDeviceResetApplicationsClocks(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceResetApplicationsClocks, 3, device);
-  return status;
-}
-
-int serve_nvmlDeviceResetGpuLockedClocks(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceResetGpuLockedClocks, 3, device);
-  return status;
-}
-
-int serve_nvmlDeviceResetMemoryLockedClocks(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceResetMemoryLockedClocks, 3, device);
-  return status;
-}
-
-int serve_nvmlDeviceResetNvLinkErrorCounters(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto link = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceResetNvLinkErrorCounters, 3, device, link);
-  return status;
-}
-
-int serve_nvmlDeviceResetNvLinkUtilizationCounter(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto link = in_scalar<unsigned>(in);
-  auto counter = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceResetNvLinkUtilizationCounter, 3, device, link, counter);
-  return status;
-}
-
-int serve_nvmlDeviceSetAPIRestriction(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto apiType = in_scalar<int>(in);
-  auto isRestricted = in_scalar<int>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetAPIRestriction, 3, device, apiType, isRestricted);
-  return status;
-}
-
-int serve_nvmlDeviceSetAccountingMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto mode = in_scalar<int>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetAccountingMode, 3, device, mode);
-  return status;
-}
-
-int serve_nvmlDeviceSetApplicationsClocks(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto memClockMHz = in_scalar<unsigned>(in);
-  auto graphicsClockMHz = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetApplicationsClocks, 3, device, memClockMHz, graphicsClockMHz);
-  return status;
-}
-
-int serve_nvmlDeviceSetAutoBoostedClocksEnabled(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto enabled = in_scalar<int>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetAutoBoostedClocksEnabled, 3, device, enabled);
-  return status;
-}
-
-int serve_nvmlDeviceSetClockOffsets(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  alignas(8) unsigned char info[24] = {};
-  bool info_on = in.exact(info, 24);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetClockOffsets, 3, device, info_on ? info : nullptr);
-  if (status != 0) return status;
-  if (info_on) out.blob(info, 24);
-  return status;
-}
-
-int serve_nvmlDeviceSetComputeMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto mode = in_scalar<int>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetComputeMode, 3, device, mode);
-  return status;
-}
-
-int serve_nvmlDeviceSetConfComputeUnprotectedMemSize(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto sizeKiB = in_scalar<uint64_t>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetConfComputeUnprotectedMemSize, 3, device, sizeKiB);
-  return status;
-}
-
-int serve_nvmlDeviceSetCpuAffinity(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetCpuAffinity, 3, device);
-  return status;
-}
-
-int serve_nvmlDeviceSetDefaultAutoBoostedClocksEnabled(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto enabled = in_scalar<int>(in);
-  auto flags = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetDefaultAutoBoostedClocksEnabled, 3, device, enabled, flags);
-  return status;
-}
-
-int serve_nvmlDeviceSetDefaultFanSpeed_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto fan = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetDefaultFanSpeed_v2, 3, device, fan);
-  return status;
-}
-
-int serve_nvmlDeviceSetDramEncryptionMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  alignas(8) unsigned char dramEncryption[8] = {};
-  bool dramEncryption_on = in.exact(dramEncryption, 8);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetDramEncryptionMode, 3, device, dramEncryption_on ? dramEncryption : nullptr);
-  return status;
-}
-
-int serve_nvmlDeviceSetDriverModel(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto driverModel = in_scalar<int>(in);
-  auto flags = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetDriverModel, 3, device, driverModel, flags);
-  return status;
-}
-
-int serve_nvmlDeviceSetEccMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto ecc = in_scalar<int>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetEccMode, 3, device, ecc);
-  return status;
-}
-
-int serve_nvmlDeviceSetFanControlPolicy(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto fan = in_scalar<unsigned>(in);
-  auto policy = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetFanControlPolicy, 3, device, fan, policy);
-  return status;
-}
-
-int serve_nvmlDeviceSetFanSpeed_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto fan = in_scalar<unsigned>(in);
-  auto speed = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetFanSpeed_v2, 3, device, fan, speed);
-  return status;
-}
-
-int serve_nvmlDeviceSetGpcClkVfOffset(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto offset = in_scalar<int>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetGpcClkVfOffset, 3, device, offset);
-  return status;
-}
-
-int serve_nvmlDeviceSetGpuLockedClocks(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto minGpuClockMHz = in_scalar<unsigned>(in);
-  auto maxGpuClockMHz = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetGpuLockedClocks, 3, device, minGpuClockMHz, maxGpuClockMHz);
-  return status;
-}
-
-int serve_nvmlDeviceSetGpuOperationMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto mode = in_scalar<int>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetGpuOperationMode, 3, device, mode);
-  return status;
-}
-
-int serve_nvmlDeviceSetHostname_v1(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  bool hostname_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char hostname[64] = {};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetHostname_v1, 3, device, hostname_on ? hostname : nullptr);
-  if (status != 0) return status;
-  if (hostname_on) out.blob(hostname, 64);
-  return status;
-}
-
-int serve_nvmlDeviceSetMemClkVfOffset(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto offset = in_scalar<int>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetMemClkVfOffset, 3, device, offset);
-  return status;
-}
-
-int serve_nvmlDeviceSetMemoryLockedClocks(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto minMemClockMHz = in_scalar<unsigned>(in);
-  auto maxMemClockMHz = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetMemoryLockedClocks, 3, device, minMemClockMHz, maxMemClockMHz);
-  return status;
-}
-
-int serve_nvmlDeviceSetMigMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto mode = in_scalar<unsigned>(in);
-  bool activationStatus_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  int activationStatus{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetMigMode, 3, device, mode, activationStatus_on ? &activationStatus : nullptr);
-  if (status != 0) return status;
-  if (activationStatus_on) out_scalar(out, activationStatus);
-  return status;
-}
-
-int serve_nvmlDeviceSetNvLinkDeviceLowPowerThreshold(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  bool info_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char info[4] = {};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetNvLinkDeviceLowPowerThreshold, 3, device, info_on ? info : nullptr);
-  if (status != 0) return status;
-  if (info_on) out.blob(info, 4);
-  return status;
-}
-
-int serve_nvmlDeviceSetNvlinkBwMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  alignas(8) unsigned char setBwMode[12] = {};
-  bool setBwMode_on = in.exact(setBwMode, 12);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetNvlinkBwMode, 3, device, setBwMode_on ? setBwMode : nullptr);
-  if (status != 0) return status;
-  if (setBwMode_on) out.blob(setBwMode, 12);
-  return status;
-}
-
-int serve_nvmlDeviceSetPersistenceMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto mode = in_scalar<int>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetPersistenceMode, 3, device, mode);
-  return status;
-}
-
-int serve_nvmlDeviceSetPowerManagementLimit(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto limit = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetPowerManagementLimit, 3, device, limit);
-  return status;
-}
-
-int serve_nvmlDeviceSetPowerManagementLimit_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  alignas(8) unsigned char powerValue[12] = {};
-  bool powerValue_on = in.exact(powerValue, 12);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetPowerManagementLimit_v2, 3, device, powerValue_on ? powerValue : nullptr);
-  if (status != 0) return status;
-  if (powerValue_on) out.blob(powerValue, 12);
-  return status;
-}
-
-int serve_nvmlDeviceSetPowerMizerMode_v1(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  bool powerMizerMode_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char powerMizerMode[12] = {};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetPowerMizerMode_v1, 3, device, powerMizerMode_on ? powerMizerMode : nullptr);
-  if (status != 0) return status;
-  if (powerMizerMode_on) out.blob(powerMizerMode, 12);
-  return status;
-}
-
-int serve_nvmlDeviceSetTemperatureThreshold(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto thresholdType = in_scalar<int>(in);
-  bool temp_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  int temp{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetTemperatureThreshold, 3, device, thresholdType, temp_on ? &temp : nullptr);
-  if (status != 0) return status;
-  if (temp_on) out_scalar(out, temp);
-  return status;
-}
-
-int serve_nvmlDeviceSetVgpuCapabilities(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto capability = in_scalar<int>(in);
-  auto state = in_scalar<int>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetVgpuCapabilities, 3, device, capability, state);
-  return status;
-}
-
-int serve_nvmlDeviceSetVgpuHeterogeneousMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  alignas(8) unsigned char pHeterogeneousMode[8] = {};
-  bool pHeterogeneousMode_on = in.exact(pHeterogeneousMode, 8);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetVgpuHeterogeneousMode, 3, device, pHeterogeneousMode_on ? pHeterogeneousMode : nullptr);
-  return status;
-}
-
-int serve_nvmlDeviceSetVgpuSchedulerState(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  bool pSchedulerState_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  alignas(8) unsigned char pSchedulerState[16] = {};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetVgpuSchedulerState, 3, device, pSchedulerState_on ? pSchedulerState : nullptr);
-  if (status != 0) return status;
-  if (pSchedulerState_on) out.blob(pSchedulerState, 16);
-  return status;
-}
-
-int serve_nvmlDeviceSetVirtualizationMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  auto virtualMode = in_scalar<int>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceSetVirtualizationMode, 3, device, virtualMode);
-  return status;
-}
-
-int serve_nvmlDeviceValidateInforom(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceValidateInforom, 3, device);
-  return status;
-}
-
-int serve_nvmlDeviceWorkloadPowerProfileClearRequestedProfiles(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  alignas(8) unsigned char requestedProfiles[36] = {};
-  bool requestedProfiles_on = in.exact(requestedProfiles, 36);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceWorkloadPowerProfileClearRequestedProfiles, 3, device, requestedProfiles_on ? requestedProfiles : nullptr);
-  if (status != 0) return status;
-  if (requestedProfiles_on) out.blob(requestedProfiles, 36);
-  return status;
-}
-
-int serve_nvmlDeviceWorkloadPowerProfileGetCurrentProfiles(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  alignas(8) unsigned char currentProfiles[100] = {};
-  bool currentProfiles_on = in.exact(currentProfiles, 100);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceWorkloadPowerProfileGetCurrentProfiles, 3, device, currentProfiles_on ? currentProfiles : nullptr);
-  if (status != 0) return status;
-  if (currentProfiles_on) out.blob(currentProfiles, 100);
-  return status;
-}
-
-int serve_nvmlDeviceWorkloadPowerProfileGetProfilesInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  alignas(8) unsigned char profilesInfo[11256] = {};
-  bool profilesInfo_on = in.exact(profilesInfo, 11256);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceWorkloadPowerProfileGetProfilesInfo, 3, device, profilesInfo_on ? profilesInfo : nullptr);
-  if (status != 0) return status;
-  if (profilesInfo_on) out.blob(profilesInfo, 11256);
-  return status;
-}
-
-int serve_nvmlDeviceWorkloadPowerProfileSetRequestedProfiles(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t device_id = in.u64();
-  alignas(8) unsigned char requestedProfiles[36] = {};
-  bool requestedProfiles_on = in.exact(requestedProfiles, 36);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlDeviceWorkloadPowerProfileSetRequestedProfiles, 3, device, requestedProfiles_on ? requestedProfiles : nullptr);
-  if (status != 0) return status;
-  if (requestedProfiles_on) out.blob(requestedProfiles, 36);
-  return status;
-}
-
-int serve_nvmlEventSetCreate(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool set_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* set = nullptr;
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlEventSetCreate, 3, set_on ? &set : nullptr);
-  if (status != 0) return status;
-  if (set_on) out.u64(s.intern(kKindNvmlEventSet, set));
-  return status;
-}
-
-int serve_nvmlEventSetFree(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t set_id = in.u64();
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* set = s.lookup(kKindNvmlEventSet, set_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlEventSetFree, 3, set);
   return status;
 }
 

@@ -2,17 +2,875 @@
 #include "generated/serve.h"
 #include "generated/structs.h"
 #include "server/session.h"
+#include "server/structs.h"
 
 namespace umsh {
 
 using InHandles = InHandlesOf<Session>;
+
+int serve_nvmlDeviceGetVgpuUtilization(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto lastSeenTimeStamp = in_scalar<uint64_t>(in);
+  bool sampleValType_on = in.u64() != 0;
+  bool vgpuInstanceSamplesCount_on = in.u64() != 0;
+  auto vgpuInstanceSamplesCount = in_scalar<unsigned>(in);
+  bool utilizationSamples_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  int sampleValType{};
+  OutArray utilizationSamples(utilizationSamples_on, (vgpuInstanceSamplesCount_on ? uint64_t(vgpuInstanceSamplesCount) : 0), 48);
+  if (!utilizationSamples.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetVgpuUtilization, 3, device, lastSeenTimeStamp, sampleValType_on ? &sampleValType : nullptr, vgpuInstanceSamplesCount_on ? &vgpuInstanceSamplesCount : nullptr, static_cast<void*>(utilizationSamples.data()));
+  if (sampleValType_on) out_scalar(out, sampleValType);
+  if (vgpuInstanceSamplesCount_on) out_scalar(out, vgpuInstanceSamplesCount);
+  utilizationSamples.write(out, status == 0 ? (vgpuInstanceSamplesCount_on ? uint64_t(vgpuInstanceSamplesCount) : 0) : 0);
+  return status;
+}
+
+int serve_nvmlDeviceGetViolationStatus(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto perfPolicyType = in_scalar<int>(in);
+  bool violTime_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  alignas(64) unsigned char violTime[16] = {};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetViolationStatus, 3, device, perfPolicyType, violTime_on ? violTime : nullptr);
+  if (status != 0) return status;
+  if (violTime_on) out.blob(violTime, 16);
+  return status;
+}
+
+int serve_nvmlDeviceGetVirtualizationMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool pVirtualMode_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  int pVirtualMode{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceGetVirtualizationMode, 3, device, pVirtualMode_on ? &pVirtualMode : nullptr);
+  if (status != 0) return status;
+  if (pVirtualMode_on) out_scalar(out, pVirtualMode);
+  return status;
+}
+
+int serve_nvmlDeviceIsMigDeviceHandle(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool isMigDevice_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  unsigned isMigDevice{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceIsMigDeviceHandle, 3, device, isMigDevice_on ? &isMigDevice : nullptr);
+  if (status != 0) return status;
+  if (isMigDevice_on) out_scalar(out, isMigDevice);
+  return status;
+}
+
+int serve_nvmlDeviceModifyDrainState(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool pciInfo_on = in.u64() != 0;
+  auto newState = in_scalar<int>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  alignas(64) unsigned char pciInfo[68] = {};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceModifyDrainState, 3, pciInfo_on ? pciInfo : nullptr, newState);
+  if (status != 0) return status;
+  if (pciInfo_on) out.blob(pciInfo, 68);
+  return status;
+}
+
+int serve_nvmlDeviceOnSameBoard(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device1_id = in.u64();
+  uint64_t device2_id = in.u64();
+  bool onSameBoard_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device1 = s.lookup(kKindNvmlDevice, device1_id, &error);
+  void* device2 = s.lookup(kKindNvmlDevice, device2_id, &error);
+  int onSameBoard{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceOnSameBoard, 3, device1, device2, onSameBoard_on ? &onSameBoard : nullptr);
+  if (status != 0) return status;
+  if (onSameBoard_on) out_scalar(out, onSameBoard);
+  return status;
+}
+
+int serve_nvmlDevicePowerSmoothingActivatePresetProfile(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  Versioned<24> profile(in.blob());
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!profile.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDevicePowerSmoothingActivatePresetProfile, 3, device, profile.data());
+  if (status != 0) return status;
+  profile.write(out);
+  return status;
+}
+
+int serve_nvmlDevicePowerSmoothingSetState(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  Versioned<8> state(in.blob());
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!state.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDevicePowerSmoothingSetState, 3, device, state.data());
+  if (status != 0) return status;
+  state.write(out);
+  return status;
+}
+
+int serve_nvmlDevicePowerSmoothingUpdatePresetProfileParam(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  Versioned<24> profile(in.blob());
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!profile.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDevicePowerSmoothingUpdatePresetProfileParam, 3, device, profile.data());
+  if (status != 0) return status;
+  profile.write(out);
+  return status;
+}
+
+int serve_nvmlDeviceQueryDrainState(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool pciInfo_on = in.u64() != 0;
+  bool currentState_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  alignas(64) unsigned char pciInfo[68] = {};
+  int currentState{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceQueryDrainState, 3, pciInfo_on ? pciInfo : nullptr, currentState_on ? &currentState : nullptr);
+  if (status != 0) return status;
+  if (pciInfo_on) out.blob(pciInfo, 68);
+  if (currentState_on) out_scalar(out, currentState);
+  return status;
+}
+
+int serve_nvmlDeviceReadWritePRM_v1(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool buffer_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  alignas(64) unsigned char buffer[504] = {};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceReadWritePRM_v1, 3, device, buffer_on ? buffer : nullptr);
+  if (status != 0) return status;
+  if (buffer_on) out.blob(buffer, 504);
+  return status;
+}
+
+int serve_nvmlDeviceRegisterEvents(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto eventTypes = in_scalar<uint64_t>(in);
+  uint64_t set_id = in.u64();
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  void* set = s.lookup(kKindNvmlEventSet, set_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceRegisterEvents, 3, device, eventTypes, set);
+  return status;
+}
+
+int serve_nvmlDeviceRemoveGpu(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool pciInfo_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  alignas(64) unsigned char pciInfo[68] = {};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceRemoveGpu, 3, pciInfo_on ? pciInfo : nullptr);
+  if (status != 0) return status;
+  if (pciInfo_on) out.blob(pciInfo, 68);
+  return status;
+}
+
+int serve_nvmlDeviceRemoveGpu_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool pciInfo_on = in.u64() != 0;
+  auto gpuState = in_scalar<int>(in);
+  auto linkState = in_scalar<int>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  alignas(64) unsigned char pciInfo[68] = {};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceRemoveGpu_v2, 3, pciInfo_on ? pciInfo : nullptr, gpuState, linkState);
+  if (status != 0) return status;
+  if (pciInfo_on) out.blob(pciInfo, 68);
+  return status;
+}
+
+int serve_nvmlDeviceResetApplicationsClocks(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceResetApplicationsClocks, 3, device);
+  return status;
+}
+
+int serve_nvmlDeviceResetGpuLockedClocks(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceResetGpuLockedClocks, 3, device);
+  return status;
+}
+
+int serve_nvmlDeviceResetMemoryLockedClocks(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceResetMemoryLockedClocks, 3, device);
+  return status;
+}
+
+int serve_nvmlDeviceResetNvLinkErrorCounters(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto link = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceResetNvLinkErrorCounters, 3, device, link);
+  return status;
+}
+
+int serve_nvmlDeviceResetNvLinkUtilizationCounter(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto link = in_scalar<unsigned>(in);
+  auto counter = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceResetNvLinkUtilizationCounter, 3, device, link, counter);
+  return status;
+}
+
+int serve_nvmlDeviceSetAPIRestriction(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto apiType = in_scalar<int>(in);
+  auto isRestricted = in_scalar<int>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetAPIRestriction, 3, device, apiType, isRestricted);
+  return status;
+}
+
+int serve_nvmlDeviceSetAccountingMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto mode = in_scalar<int>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetAccountingMode, 3, device, mode);
+  return status;
+}
+
+int serve_nvmlDeviceSetApplicationsClocks(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto memClockMHz = in_scalar<unsigned>(in);
+  auto graphicsClockMHz = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetApplicationsClocks, 3, device, memClockMHz, graphicsClockMHz);
+  return status;
+}
+
+int serve_nvmlDeviceSetAutoBoostedClocksEnabled(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto enabled = in_scalar<int>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetAutoBoostedClocksEnabled, 3, device, enabled);
+  return status;
+}
+
+int serve_nvmlDeviceSetClockOffsets(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  Versioned<24> info(in.blob());
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!info.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetClockOffsets, 3, device, info.data());
+  if (status != 0) return status;
+  info.write(out);
+  return status;
+}
+
+int serve_nvmlDeviceSetComputeMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto mode = in_scalar<int>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetComputeMode, 3, device, mode);
+  return status;
+}
+
+int serve_nvmlDeviceSetConfComputeUnprotectedMemSize(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto sizeKiB = in_scalar<uint64_t>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetConfComputeUnprotectedMemSize, 3, device, sizeKiB);
+  return status;
+}
+
+int serve_nvmlDeviceSetCpuAffinity(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetCpuAffinity, 3, device);
+  return status;
+}
+
+int serve_nvmlDeviceSetDefaultAutoBoostedClocksEnabled(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto enabled = in_scalar<int>(in);
+  auto flags = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetDefaultAutoBoostedClocksEnabled, 3, device, enabled, flags);
+  return status;
+}
+
+int serve_nvmlDeviceSetDefaultFanSpeed_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto fan = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetDefaultFanSpeed_v2, 3, device, fan);
+  return status;
+}
+
+int serve_nvmlDeviceSetDramEncryptionMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  alignas(64) unsigned char dramEncryption[8] = {};
+  bool dramEncryption_on = in.exact(dramEncryption, 8);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetDramEncryptionMode, 3, device, dramEncryption_on ? dramEncryption : nullptr);
+  return status;
+}
+
+int serve_nvmlDeviceSetDriverModel(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto driverModel = in_scalar<int>(in);
+  auto flags = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetDriverModel, 3, device, driverModel, flags);
+  return status;
+}
+
+int serve_nvmlDeviceSetEccMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto ecc = in_scalar<int>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetEccMode, 3, device, ecc);
+  return status;
+}
+
+int serve_nvmlDeviceSetFanControlPolicy(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto fan = in_scalar<unsigned>(in);
+  auto policy = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetFanControlPolicy, 3, device, fan, policy);
+  return status;
+}
+
+int serve_nvmlDeviceSetFanSpeed_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto fan = in_scalar<unsigned>(in);
+  auto speed = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetFanSpeed_v2, 3, device, fan, speed);
+  return status;
+}
+
+int serve_nvmlDeviceSetGpcClkVfOffset(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto offset = in_scalar<int>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetGpcClkVfOffset, 3, device, offset);
+  return status;
+}
+
+int serve_nvmlDeviceSetGpuLockedClocks(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto minGpuClockMHz = in_scalar<unsigned>(in);
+  auto maxGpuClockMHz = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetGpuLockedClocks, 3, device, minGpuClockMHz, maxGpuClockMHz);
+  return status;
+}
+
+int serve_nvmlDeviceSetGpuOperationMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto mode = in_scalar<int>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetGpuOperationMode, 3, device, mode);
+  return status;
+}
+
+int serve_nvmlDeviceSetHostname_v1(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool hostname_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  alignas(64) unsigned char hostname[64] = {};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetHostname_v1, 3, device, hostname_on ? hostname : nullptr);
+  if (status != 0) return status;
+  if (hostname_on) out.blob(hostname, 64);
+  return status;
+}
+
+int serve_nvmlDeviceSetMemClkVfOffset(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto offset = in_scalar<int>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetMemClkVfOffset, 3, device, offset);
+  return status;
+}
+
+int serve_nvmlDeviceSetMemoryLockedClocks(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto minMemClockMHz = in_scalar<unsigned>(in);
+  auto maxMemClockMHz = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetMemoryLockedClocks, 3, device, minMemClockMHz, maxMemClockMHz);
+  return status;
+}
+
+int serve_nvmlDeviceSetMigMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto mode = in_scalar<unsigned>(in);
+  bool activationStatus_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  int activationStatus{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetMigMode, 3, device, mode, activationStatus_on ? &activationStatus : nullptr);
+  if (status != 0) return status;
+  if (activationStatus_on) out_scalar(out, activationStatus);
+  return status;
+}
+
+int serve_nvmlDeviceSetNvLinkDeviceLowPowerThreshold(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool info_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  alignas(64) unsigned char info[4] = {};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetNvLinkDeviceLowPowerThreshold, 3, device, info_on ? info : nullptr);
+  if (status != 0) return status;
+  if (info_on) out.blob(info, 4);
+  return status;
+}
+
+int serve_nvmlDeviceSetNvLinkUtilizationControl(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto link = in_scalar<unsigned>(in);
+  auto counter = in_scalar<unsigned>(in);
+  alignas(64) unsigned char control[8] = {};
+  bool control_on = in.exact(control, 8);
+  auto reset = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetNvLinkUtilizationControl, 3, device, link, counter, control_on ? control : nullptr, reset);
+  if (status != 0) return status;
+  if (control_on) out.blob(control, 8);
+  return status;
+}
+
+int serve_nvmlDeviceSetNvlinkBwMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  Versioned<12> setBwMode(in.blob());
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!setBwMode.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetNvlinkBwMode, 3, device, setBwMode.data());
+  if (status != 0) return status;
+  setBwMode.write(out);
+  return status;
+}
+
+int serve_nvmlDeviceSetPersistenceMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto mode = in_scalar<int>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetPersistenceMode, 3, device, mode);
+  return status;
+}
+
+int serve_nvmlDeviceSetPowerManagementLimit(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto limit = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetPowerManagementLimit, 3, device, limit);
+  return status;
+}
+
+int serve_nvmlDeviceSetPowerManagementLimit_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  Versioned<12> powerValue(in.blob());
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!powerValue.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetPowerManagementLimit_v2, 3, device, powerValue.data());
+  if (status != 0) return status;
+  powerValue.write(out);
+  return status;
+}
+
+int serve_nvmlDeviceSetPowerMizerMode_v1(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool powerMizerMode_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  alignas(64) unsigned char powerMizerMode[12] = {};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetPowerMizerMode_v1, 3, device, powerMizerMode_on ? powerMizerMode : nullptr);
+  if (status != 0) return status;
+  if (powerMizerMode_on) out.blob(powerMizerMode, 12);
+  return status;
+}
+
+int serve_nvmlDeviceSetTemperatureThreshold(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto thresholdType = in_scalar<int>(in);
+  bool temp_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  int temp{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetTemperatureThreshold, 3, device, thresholdType, temp_on ? &temp : nullptr);
+  if (status != 0) return status;
+  if (temp_on) out_scalar(out, temp);
+  return status;
+}
+
+int serve_nvmlDeviceSetVgpuCapabilities(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto capability = in_scalar<int>(in);
+  auto state = in_scalar<int>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetVgpuCapabilities, 3, device, capability, state);
+  return status;
+}
+
+int serve_nvmlDeviceSetVgpuHeterogeneousMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  alignas(64) unsigned char pHeterogeneousMode[8] = {};
+  bool pHeterogeneousMode_on = in.exact(pHeterogeneousMode, 8);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetVgpuHeterogeneousMode, 3, device, pHeterogeneousMode_on ? pHeterogeneousMode : nullptr);
+  return status;
+}
+
+int serve_nvmlDeviceSetVgpuSchedulerState(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  bool pSchedulerState_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  alignas(64) unsigned char pSchedulerState[16] = {};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetVgpuSchedulerState, 3, device, pSchedulerState_on ? pSchedulerState : nullptr);
+  if (status != 0) return status;
+  if (pSchedulerState_on) out.blob(pSchedulerState, 16);
+  return status;
+}
+
+int serve_nvmlDeviceSetVirtualizationMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  auto virtualMode = in_scalar<int>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceSetVirtualizationMode, 3, device, virtualMode);
+  return status;
+}
+
+int serve_nvmlDeviceValidateInforom(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceValidateInforom, 3, device);
+  return status;
+}
+
+int serve_nvmlDeviceWorkloadPowerProfileClearRequestedProfiles(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  Versioned<36> requestedProfiles(in.blob());
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!requestedProfiles.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceWorkloadPowerProfileClearRequestedProfiles, 3, device, requestedProfiles.data());
+  if (status != 0) return status;
+  requestedProfiles.write(out);
+  return status;
+}
+
+int serve_nvmlDeviceWorkloadPowerProfileGetCurrentProfiles(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  Versioned<100> currentProfiles(in.blob());
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!currentProfiles.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceWorkloadPowerProfileGetCurrentProfiles, 3, device, currentProfiles.data());
+  if (status != 0) return status;
+  currentProfiles.write(out);
+  return status;
+}
+
+int serve_nvmlDeviceWorkloadPowerProfileGetProfilesInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  Versioned<11256> profilesInfo(in.blob());
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!profilesInfo.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceWorkloadPowerProfileGetProfilesInfo, 3, device, profilesInfo.data());
+  if (status != 0) return status;
+  profilesInfo.write(out);
+  return status;
+}
+
+int serve_nvmlDeviceWorkloadPowerProfileSetRequestedProfiles(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t device_id = in.u64();
+  Versioned<36> requestedProfiles(in.blob());
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!requestedProfiles.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlDeviceWorkloadPowerProfileSetRequestedProfiles, 3, device, requestedProfiles.data());
+  if (status != 0) return status;
+  requestedProfiles.write(out);
+  return status;
+}
+
+int serve_nvmlEventSetCreate(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool set_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* set = nullptr;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlEventSetCreate, 3, set_on ? &set : nullptr);
+  if (status != 0) return status;
+  if (set_on) out.u64(s.intern(kKindNvmlEventSet, set));
+  return status;
+}
+
+int serve_nvmlEventSetFree(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t set_id = in.u64();
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (error) return error;
+  void* set = s.take(kKindNvmlEventSet, set_id, &error);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlEventSetFree, 3, set);
+  return status;
+}
+
+int serve_nvmlEventSetWait(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t set_id = in.u64();
+  bool data_on = in.u64() != 0;
+  auto timeoutms = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* set = s.lookup(kKindNvmlEventSet, set_id, &error);
+  alignas(64) unsigned char data[32] = {};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlEventSetWait, 3, set, data_on ? data : nullptr, timeoutms);
+  if (status != 0) return status;
+  if (data_on) translate_nvmlEventData_st(s, data, Way::kOut);
+  if (data_on) out.blob(data, 32);
+  return status;
+}
+
+int serve_nvmlEventSetWait_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t set_id = in.u64();
+  bool data_on = in.u64() != 0;
+  auto timeoutms = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* set = s.lookup(kKindNvmlEventSet, set_id, &error);
+  alignas(64) unsigned char data[32] = {};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlEventSetWait_v2, 3, set, data_on ? data : nullptr, timeoutms);
+  if (status != 0) return status;
+  if (data_on) translate_nvmlEventData_st(s, data, Way::kOut);
+  if (data_on) out.blob(data, 32);
+  return status;
+}
+
+int serve_nvmlGetExcludedDeviceCount(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool deviceCount_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  unsigned deviceCount{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlGetExcludedDeviceCount, 3, deviceCount_on ? &deviceCount : nullptr);
+  if (status != 0) return status;
+  if (deviceCount_on) out_scalar(out, deviceCount);
+  return status;
+}
 
 int serve_nvmlGetExcludedDeviceInfoByIndex(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   auto index = in_scalar<unsigned>(in);
   bool info_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(8) unsigned char info[148] = {};
+  alignas(64) unsigned char info[148] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlGetExcludedDeviceInfoByIndex, 3, index, info_on ? info : nullptr);
   if (status != 0) return status;
@@ -21,19 +879,19 @@ int serve_nvmlGetExcludedDeviceInfoByIndex(Session& s, [[maybe_unused]] Reader& 
 }
 
 int serve_nvmlGetVgpuCompatibility(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  alignas(8) unsigned char vgpuMetadata[212] = {};
-  bool vgpuMetadata_on = in.exact(vgpuMetadata, 212);
-  alignas(8) unsigned char pgpuMetadata[128] = {};
-  bool pgpuMetadata_on = in.exact(pgpuMetadata, 128);
+  Versioned<212> vgpuMetadata(in.blob());
+  Versioned<128> pgpuMetadata(in.blob());
   bool compatibilityInfo_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(8) unsigned char compatibilityInfo[8] = {};
+  if (!vgpuMetadata.fits) return kWireError;
+  if (!pgpuMetadata.fits) return kWireError;
+  alignas(64) unsigned char compatibilityInfo[8] = {};
   if (error) return error;
-  int status = invoke(s.nvml.nvmlGetVgpuCompatibility, 3, vgpuMetadata_on ? vgpuMetadata : nullptr, pgpuMetadata_on ? pgpuMetadata : nullptr, compatibilityInfo_on ? compatibilityInfo : nullptr);
+  int status = invoke(s.nvml.nvmlGetVgpuCompatibility, 3, vgpuMetadata.data(), pgpuMetadata.data(), compatibilityInfo_on ? compatibilityInfo : nullptr);
   if (status != 0) return status;
-  if (vgpuMetadata_on) out.blob(vgpuMetadata, 212);
-  if (pgpuMetadata_on) out.blob(pgpuMetadata, 128);
+  vgpuMetadata.write(out);
+  pgpuMetadata.write(out);
   if (compatibilityInfo_on) out.blob(compatibilityInfo, 8);
   return status;
 }
@@ -56,13 +914,27 @@ int serve_nvmlGetVgpuVersion(Session& s, [[maybe_unused]] Reader& in, [[maybe_un
   bool current_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(8) unsigned char supported[8] = {};
-  alignas(8) unsigned char current[8] = {};
+  alignas(64) unsigned char supported[8] = {};
+  alignas(64) unsigned char current[8] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlGetVgpuVersion, 3, supported_on ? supported : nullptr, current_on ? current : nullptr);
   if (status != 0) return status;
   if (supported_on) out.blob(supported, 8);
   if (current_on) out.blob(current, 8);
+  return status;
+}
+
+int serve_nvmlGpmMetricsGet(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  Versioned<8424> metricsGet(in.blob());
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!metricsGet.fits) return kWireError;
+  if (metricsGet.data() && !error) error = translate_nvmlGpmMetricsGet_t(s, metricsGet.data(), Way::kIn);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlGpmMetricsGet, 3, metricsGet.data());
+  if (status != 0) return status;
+  if (metricsGet.data()) translate_nvmlGpmMetricsGet_t(s, metricsGet.data(), Way::kOut);
+  metricsGet.write(out);
   return status;
 }
 
@@ -81,15 +953,15 @@ int serve_nvmlGpmMigSampleGet(Session& s, [[maybe_unused]] Reader& in, [[maybe_u
 
 int serve_nvmlGpmQueryDeviceSupport(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t device_id = in.u64();
-  alignas(8) unsigned char gpmSupport[8] = {};
-  bool gpmSupport_on = in.exact(gpmSupport, 8);
+  Versioned<8> gpmSupport(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
+  if (!gpmSupport.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlGpmQueryDeviceSupport, 3, device, gpmSupport_on ? gpmSupport : nullptr);
+  int status = invoke(s.nvml.nvmlGpmQueryDeviceSupport, 3, device, gpmSupport.data());
   if (status != 0) return status;
-  if (gpmSupport_on) out.blob(gpmSupport, 8);
+  gpmSupport.write(out);
   return status;
 }
 
@@ -123,7 +995,8 @@ int serve_nvmlGpmSampleFree(Session& s, [[maybe_unused]] Reader& in, [[maybe_unu
   uint64_t gpmSample_id = in.u64();
   if (!in.finished()) return kWireError;
   int error = 0;
-  void* gpmSample = s.lookup(kKindNvmlGpmSample, gpmSample_id, &error);
+  if (error) return error;
+  void* gpmSample = s.take(kKindNvmlGpmSample, gpmSample_id, &error);
   if (error) return error;
   int status = invoke(s.nvml.nvmlGpmSampleFree, 3, gpmSample);
   return status;
@@ -171,7 +1044,7 @@ int serve_nvmlGpuInstanceCreateComputeInstance(Session& s, [[maybe_unused]] Read
 int serve_nvmlGpuInstanceCreateComputeInstanceWithPlacement(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t gpuInstance_id = in.u64();
   auto profileId = in_scalar<unsigned>(in);
-  alignas(8) unsigned char placement[8] = {};
+  alignas(64) unsigned char placement[8] = {};
   bool placement_on = in.exact(placement, 8);
   bool computeInstance_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
@@ -191,7 +1064,8 @@ int serve_nvmlGpuInstanceDestroy(Session& s, [[maybe_unused]] Reader& in, [[mayb
   if (!in.finished()) return kWireError;
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
-  void* gpuInstance = s.lookup(kKindNvmlGpuInstance, gpuInstance_id, &error);
+  if (error) return error;
+  void* gpuInstance = s.take(kKindNvmlGpuInstance, gpuInstance_id, &error);
   if (error) return error;
   int status = invoke(s.nvml.nvmlGpuInstanceDestroy, 3, gpuInstance);
   return status;
@@ -212,6 +1086,24 @@ int serve_nvmlGpuInstanceGetComputeInstanceById(Session& s, [[maybe_unused]] Rea
   return status;
 }
 
+int serve_nvmlGpuInstanceGetComputeInstancePossiblePlacements(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t gpuInstance_id = in.u64();
+  auto profileId = in_scalar<unsigned>(in);
+  bool placements_on = in.u64() != 0;
+  bool count_on = in.u64() != 0;
+  auto count = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* gpuInstance = s.lookup(kKindNvmlGpuInstance, gpuInstance_id, &error);
+  OutArray placements(placements_on, (count_on ? uint64_t(count) : 0), 8);
+  if (!placements.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlGpuInstanceGetComputeInstancePossiblePlacements, 3, gpuInstance, profileId, static_cast<void*>(placements.data()), count_on ? &count : nullptr);
+  placements.write(out, status == 0 ? (count_on ? uint64_t(count) : 0) : 0);
+  if (count_on) out_scalar(out, count);
+  return status;
+}
+
 int serve_nvmlGpuInstanceGetComputeInstanceProfileInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t gpuInstance_id = in.u64();
   auto profile = in_scalar<unsigned>(in);
@@ -220,7 +1112,7 @@ int serve_nvmlGpuInstanceGetComputeInstanceProfileInfo(Session& s, [[maybe_unuse
   if (!in.finished()) return kWireError;
   int error = 0;
   void* gpuInstance = s.lookup(kKindNvmlGpuInstance, gpuInstance_id, &error);
-  alignas(8) unsigned char info[36] = {};
+  alignas(64) unsigned char info[36] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlGpuInstanceGetComputeInstanceProfileInfo, 3, gpuInstance, profile, engProfile, info_on ? info : nullptr);
   if (status != 0) return status;
@@ -232,63 +1124,112 @@ int serve_nvmlGpuInstanceGetComputeInstanceProfileInfoV(Session& s, [[maybe_unus
   uint64_t gpuInstance_id = in.u64();
   auto profile = in_scalar<unsigned>(in);
   auto engProfile = in_scalar<unsigned>(in);
-  alignas(8) unsigned char info[136] = {};
-  bool info_on = in.exact(info, 136);
+  Versioned<136> info(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
   void* gpuInstance = s.lookup(kKindNvmlGpuInstance, gpuInstance_id, &error);
+  if (!info.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlGpuInstanceGetComputeInstanceProfileInfoV, 3, gpuInstance, profile, engProfile, info_on ? info : nullptr);
+  int status = invoke(s.nvml.nvmlGpuInstanceGetComputeInstanceProfileInfoV, 3, gpuInstance, profile, engProfile, info.data());
   if (status != 0) return status;
-  if (info_on) out.blob(info, 136);
+  info.write(out);
+  return status;
+}
+
+int serve_nvmlGpuInstanceGetComputeInstanceRemainingCapacity(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool gpuInstance_on = in.u64() != 0;
+  auto profileId = in_scalar<unsigned>(in);
+  bool count_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  alignas(64) unsigned char gpuInstance[8] = {};
+  unsigned count{};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlGpuInstanceGetComputeInstanceRemainingCapacity, 3, gpuInstance_on ? gpuInstance : nullptr, profileId, count_on ? &count : nullptr);
+  if (status != 0) return status;
+  if (gpuInstance_on) out.blob(gpuInstance, 8);
+  if (count_on) out_scalar(out, count);
+  return status;
+}
+
+int serve_nvmlGpuInstanceGetComputeInstances(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t gpuInstance_id = in.u64();
+  auto profileId = in_scalar<unsigned>(in);
+  bool computeInstances_on = in.u64() != 0;
+  bool count_on = in.u64() != 0;
+  auto count = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* gpuInstance = s.lookup(kKindNvmlGpuInstance, gpuInstance_id, &error);
+  OutArray computeInstances(computeInstances_on, (count_on ? uint64_t(count) : 0), 8);
+  if (!computeInstances.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlGpuInstanceGetComputeInstances, 3, gpuInstance, profileId, computeInstances.handles(), count_on ? &count : nullptr);
+  computeInstances.write_handles(s, kKindNvmlComputeInstance, out, status == 0 ? (count_on ? uint64_t(count) : 0) : 0);
+  if (count_on) out_scalar(out, count);
+  return status;
+}
+
+int serve_nvmlGpuInstanceGetInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t gpuInstance_id = in.u64();
+  bool info_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* gpuInstance = s.lookup(kKindNvmlGpuInstance, gpuInstance_id, &error);
+  alignas(64) unsigned char info[24] = {};
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlGpuInstanceGetInfo, 3, gpuInstance, info_on ? info : nullptr);
+  if (status != 0) return status;
+  if (info_on) translate_nvmlGpuInstanceInfo_st(s, info, Way::kOut);
+  if (info_on) out.blob(info, 24);
   return status;
 }
 
 int serve_nvmlGpuInstanceGetVgpuHeterogeneousMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t gpuInstance_id = in.u64();
-  alignas(8) unsigned char pHeterogeneousMode[8] = {};
-  bool pHeterogeneousMode_on = in.exact(pHeterogeneousMode, 8);
+  Versioned<8> pHeterogeneousMode(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
   void* gpuInstance = s.lookup(kKindNvmlGpuInstance, gpuInstance_id, &error);
+  if (!pHeterogeneousMode.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlGpuInstanceGetVgpuHeterogeneousMode, 3, gpuInstance, pHeterogeneousMode_on ? pHeterogeneousMode : nullptr);
+  int status = invoke(s.nvml.nvmlGpuInstanceGetVgpuHeterogeneousMode, 3, gpuInstance, pHeterogeneousMode.data());
   if (status != 0) return status;
-  if (pHeterogeneousMode_on) out.blob(pHeterogeneousMode, 8);
+  pHeterogeneousMode.write(out);
   return status;
 }
 
 int serve_nvmlGpuInstanceGetVgpuSchedulerLog(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t gpuInstance_id = in.u64();
-  alignas(8) unsigned char pSchedulerLogInfo[9632] = {};
-  bool pSchedulerLogInfo_on = in.exact(pSchedulerLogInfo, 9632);
+  Versioned<9632> pSchedulerLogInfo(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
   void* gpuInstance = s.lookup(kKindNvmlGpuInstance, gpuInstance_id, &error);
+  if (!pSchedulerLogInfo.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlGpuInstanceGetVgpuSchedulerLog, 3, gpuInstance, pSchedulerLogInfo_on ? pSchedulerLogInfo : nullptr);
+  int status = invoke(s.nvml.nvmlGpuInstanceGetVgpuSchedulerLog, 3, gpuInstance, pSchedulerLogInfo.data());
   if (status != 0) return status;
-  if (pSchedulerLogInfo_on) out.blob(pSchedulerLogInfo, 9632);
+  pSchedulerLogInfo.write(out);
   return status;
 }
 
 int serve_nvmlGpuInstanceGetVgpuSchedulerState(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t gpuInstance_id = in.u64();
-  alignas(8) unsigned char pSchedulerStateInfo[24] = {};
-  bool pSchedulerStateInfo_on = in.exact(pSchedulerStateInfo, 24);
+  Versioned<24> pSchedulerStateInfo(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
   void* gpuInstance = s.lookup(kKindNvmlGpuInstance, gpuInstance_id, &error);
+  if (!pSchedulerStateInfo.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlGpuInstanceGetVgpuSchedulerState, 3, gpuInstance, pSchedulerStateInfo_on ? pSchedulerStateInfo : nullptr);
+  int status = invoke(s.nvml.nvmlGpuInstanceGetVgpuSchedulerState, 3, gpuInstance, pSchedulerStateInfo.data());
   if (status != 0) return status;
-  if (pSchedulerStateInfo_on) out.blob(pSchedulerStateInfo, 24);
+  pSchedulerStateInfo.write(out);
   return status;
 }
 
 int serve_nvmlGpuInstanceSetVgpuHeterogeneousMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t gpuInstance_id = in.u64();
-  alignas(8) unsigned char pHeterogeneousMode[8] = {};
+  alignas(64) unsigned char pHeterogeneousMode[8] = {};
   bool pHeterogeneousMode_on = in.exact(pHeterogeneousMode, 8);
   if (!in.finished()) return kWireError;
   int error = 0;
@@ -301,16 +1242,16 @@ int serve_nvmlGpuInstanceSetVgpuHeterogeneousMode(Session& s, [[maybe_unused]] R
 
 int serve_nvmlGpuInstanceSetVgpuSchedulerState(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t gpuInstance_id = in.u64();
-  alignas(8) unsigned char pScheduler[24] = {};
-  bool pScheduler_on = in.exact(pScheduler, 24);
+  Versioned<24> pScheduler(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* gpuInstance = s.lookup(kKindNvmlGpuInstance, gpuInstance_id, &error);
+  if (!pScheduler.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlGpuInstanceSetVgpuSchedulerState, 3, gpuInstance, pScheduler_on ? pScheduler : nullptr);
+  int status = invoke(s.nvml.nvmlGpuInstanceSetVgpuSchedulerState, 3, gpuInstance, pScheduler.data());
   if (status != 0) return status;
-  if (pScheduler_on) out.blob(pScheduler, 24);
+  pScheduler.write(out);
   return status;
 }
 
@@ -344,7 +1285,7 @@ int serve_nvmlSetVgpuVersion(Session& s, [[maybe_unused]] Reader& in, [[maybe_un
   if (!in.finished()) return kWireError;
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
-  alignas(8) unsigned char vgpuVersion[8] = {};
+  alignas(64) unsigned char vgpuVersion[8] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlSetVgpuVersion, 3, vgpuVersion_on ? vgpuVersion : nullptr);
   if (status != 0) return status;
@@ -360,11 +1301,41 @@ int serve_nvmlShutdown(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]]
   return status;
 }
 
+int serve_nvmlSystemEventSetCreate(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  Versioned<16> request(in.blob());
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  if (!request.fits) return kWireError;
+  if (request.data() && !error) error = translate_nvmlSystemEventSetCreateRequest_v1_t(s, request.data(), Way::kIn);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlSystemEventSetCreate, 3, request.data());
+  if (status != 0) return status;
+  if (request.data()) translate_nvmlSystemEventSetCreateRequest_v1_t(s, request.data(), Way::kOut);
+  request.write(out);
+  return status;
+}
+
+int serve_nvmlSystemEventSetFree(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  Versioned<16> request(in.blob());
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
+  if (!request.fits) return kWireError;
+  if (request.data() && !error) error = translate_nvmlSystemEventSetFreeRequest_v1_t(s, request.data(), Way::kIn);
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlSystemEventSetFree, 3, request.data());
+  if (status != 0) return status;
+  if (request.data()) translate_nvmlSystemEventSetFreeRequest_v1_t(s, request.data(), Way::kOut);
+  request.write(out);
+  return status;
+}
+
 int serve_nvmlSystemGetConfComputeCapabilities(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   bool capabilities_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(8) unsigned char capabilities[8] = {};
+  alignas(64) unsigned char capabilities[8] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlSystemGetConfComputeCapabilities, 3, capabilities_on ? capabilities : nullptr);
   if (status != 0) return status;
@@ -385,27 +1356,26 @@ int serve_nvmlSystemGetConfComputeGpusReadyState(Session& s, [[maybe_unused]] Re
 }
 
 int serve_nvmlSystemGetConfComputeKeyRotationThresholdInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  alignas(8) unsigned char pKeyRotationThrInfo[16] = {};
-  bool pKeyRotationThrInfo_on = in.exact(pKeyRotationThrInfo, 16);
+  Versioned<16> pKeyRotationThrInfo(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
+  if (!pKeyRotationThrInfo.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlSystemGetConfComputeKeyRotationThresholdInfo, 3, pKeyRotationThrInfo_on ? pKeyRotationThrInfo : nullptr);
+  int status = invoke(s.nvml.nvmlSystemGetConfComputeKeyRotationThresholdInfo, 3, pKeyRotationThrInfo.data());
   if (status != 0) return status;
-  if (pKeyRotationThrInfo_on) out.blob(pKeyRotationThrInfo, 16);
+  pKeyRotationThrInfo.write(out);
   return status;
 }
 
 int serve_nvmlSystemGetConfComputeSettings(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  alignas(8) unsigned char settings[20] = {};
-  bool settings_on = in.exact(settings, 20);
+  Versioned<20> settings(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
+  if (!settings.fits) return kWireError;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlSystemGetConfComputeSettings, 3, settings_on ? settings : nullptr);
+  int status = invoke(s.nvml.nvmlSystemGetConfComputeSettings, 3, settings.data());
   if (status != 0) return status;
-  if (settings_on) out.blob(settings, 20);
+  settings.write(out);
   return status;
 }
 
@@ -413,7 +1383,7 @@ int serve_nvmlSystemGetConfComputeState(Session& s, [[maybe_unused]] Reader& in,
   bool state_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(8) unsigned char state[12] = {};
+  alignas(64) unsigned char state[12] = {};
   if (error) return error;
   int status = invoke(s.nvml.nvmlSystemGetConfComputeState, 3, state_on ? state : nullptr);
   if (status != 0) return status;
@@ -445,6 +1415,62 @@ int serve_nvmlSystemGetCudaDriverVersion_v2(Session& s, [[maybe_unused]] Reader&
   return status;
 }
 
+int serve_nvmlSystemGetDriverBranch(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  Versioned<84> branchInfo(in.blob());
+  auto length = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (!branchInfo.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlSystemGetDriverBranch, 3, branchInfo.data(), length);
+  if (status != 0) return status;
+  branchInfo.write(out);
+  return status;
+}
+
+int serve_nvmlSystemGetDriverVersion(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool version_on = in.u64() != 0;
+  auto length = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  OutArray version(version_on, uint64_t(length), 1);
+  if (!version.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlSystemGetDriverVersion, 3, static_cast<char*>(version.data()), length);
+  if (status != 0) return status;
+  version.write_text(out);
+  return status;
+}
+
+int serve_nvmlSystemGetHicVersion(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool hwbcCount_on = in.u64() != 0;
+  auto hwbcCount = in_scalar<unsigned>(in);
+  bool hwbcEntries_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  OutArray hwbcEntries(hwbcEntries_on, (hwbcCount_on ? uint64_t(hwbcCount) : 0), 36);
+  if (!hwbcEntries.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlSystemGetHicVersion, 3, hwbcCount_on ? &hwbcCount : nullptr, static_cast<void*>(hwbcEntries.data()));
+  if (hwbcCount_on) out_scalar(out, hwbcCount);
+  hwbcEntries.write(out, status == 0 ? (hwbcCount_on ? uint64_t(hwbcCount) : 0) : 0);
+  return status;
+}
+
+int serve_nvmlSystemGetNVMLVersion(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool version_on = in.u64() != 0;
+  auto length = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  OutArray version(version_on, uint64_t(length), 1);
+  if (!version.fits) error = 2;
+  if (error) return error;
+  int status = invoke(s.nvml.nvmlSystemGetNVMLVersion, 3, static_cast<char*>(version.data()), length);
+  if (status != 0) return status;
+  version.write_text(out);
+  return status;
+}
+
 int serve_nvmlSystemGetNvlinkBwMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   bool nvlinkBwMode_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
@@ -457,460 +1483,18 @@ int serve_nvmlSystemGetNvlinkBwMode(Session& s, [[maybe_unused]] Reader& in, [[m
   return status;
 }
 
-int serve_nvmlSystemSetConfComputeGpusReadyState(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto isAcceptingWork = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlSystemSetConfComputeGpusReadyState, 3, isAcceptingWork);
-  return status;
-}
-
-int serve_nvmlSystemSetConfComputeKeyRotationThresholdInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  alignas(8) unsigned char pKeyRotationThrInfo[16] = {};
-  bool pKeyRotationThrInfo_on = in.exact(pKeyRotationThrInfo, 16);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlSystemSetConfComputeKeyRotationThresholdInfo, 3, pKeyRotationThrInfo_on ? pKeyRotationThrInfo : nullptr);
-  if (status != 0) return status;
-  if (pKeyRotationThrInfo_on) out.blob(pKeyRotationThrInfo, 16);
-  return status;
-}
-
-int serve_nvmlSystemSetNvlinkBwMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto nvlinkBwMode = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlSystemSetNvlinkBwMode, 3, nvlinkBwMode);
-  return status;
-}
-
-int serve_nvmlUnitGetFanSpeedInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t unit_id = in.u64();
-  bool fanSpeeds_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* unit = s.lookup(kKindNvmlUnit, unit_id, &error);
-  alignas(8) unsigned char fanSpeeds[196] = {};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlUnitGetFanSpeedInfo, 3, unit, fanSpeeds_on ? fanSpeeds : nullptr);
-  if (status != 0) return status;
-  if (fanSpeeds_on) out.blob(fanSpeeds, 196);
-  return status;
-}
-
-int serve_nvmlUnitGetHandleByIndex(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto index = in_scalar<unsigned>(in);
-  bool unit_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* unit = nullptr;
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlUnitGetHandleByIndex, 3, index, unit_on ? &unit : nullptr);
-  if (status != 0) return status;
-  if (unit_on) out.u64(s.intern(kKindNvmlUnit, unit));
-  return status;
-}
-
-int serve_nvmlUnitGetLedState(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t unit_id = in.u64();
-  bool state_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* unit = s.lookup(kKindNvmlUnit, unit_id, &error);
-  alignas(8) unsigned char state[260] = {};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlUnitGetLedState, 3, unit, state_on ? state : nullptr);
-  if (status != 0) return status;
-  if (state_on) out.blob(state, 260);
-  return status;
-}
-
-int serve_nvmlUnitGetPsuInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t unit_id = in.u64();
-  bool psu_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* unit = s.lookup(kKindNvmlUnit, unit_id, &error);
-  alignas(8) unsigned char psu[268] = {};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlUnitGetPsuInfo, 3, unit, psu_on ? psu : nullptr);
-  if (status != 0) return status;
-  if (psu_on) out.blob(psu, 268);
-  return status;
-}
-
-int serve_nvmlUnitGetTemperature(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t unit_id = in.u64();
-  auto type = in_scalar<unsigned>(in);
-  bool temp_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* unit = s.lookup(kKindNvmlUnit, unit_id, &error);
-  unsigned temp{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlUnitGetTemperature, 3, unit, type, temp_on ? &temp : nullptr);
-  if (status != 0) return status;
-  if (temp_on) out_scalar(out, temp);
-  return status;
-}
-
-int serve_nvmlUnitGetUnitInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t unit_id = in.u64();
-  bool info_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  void* unit = s.lookup(kKindNvmlUnit, unit_id, &error);
-  alignas(8) unsigned char info[384] = {};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlUnitGetUnitInfo, 3, unit, info_on ? info : nullptr);
-  if (status != 0) return status;
-  if (info_on) out.blob(info, 384);
-  return status;
-}
-
-int serve_nvmlUnitSetLedState(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t unit_id = in.u64();
-  auto color = in_scalar<int>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  void* unit = s.lookup(kKindNvmlUnit, unit_id, &error);
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlUnitSetLedState, 3, unit, color);
-  return status;
-}
-
-int serve_nvmlVgpuInstanceClearAccountingPids(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto vgpuInstance = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlVgpuInstanceClearAccountingPids, 3, vgpuInstance);
-  return status;
-}
-
-int serve_nvmlVgpuInstanceGetAccountingMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto vgpuInstance = in_scalar<unsigned>(in);
-  bool mode_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  int mode{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlVgpuInstanceGetAccountingMode, 3, vgpuInstance, mode_on ? &mode : nullptr);
-  if (status != 0) return status;
-  if (mode_on) out_scalar(out, mode);
-  return status;
-}
-
-int serve_nvmlVgpuInstanceGetAccountingStats(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto vgpuInstance = in_scalar<unsigned>(in);
+int serve_nvmlSystemGetProcessName(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   auto pid = in_scalar<unsigned>(in);
-  bool stats_on = in.u64() != 0;
+  bool name_on = in.u64() != 0;
+  auto length = in_scalar<unsigned>(in);
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(8) unsigned char stats[56] = {};
+  OutArray name(name_on, uint64_t(length), 1);
+  if (!name.fits) error = 2;
   if (error) return error;
-  int status = invoke(s.nvml.nvmlVgpuInstanceGetAccountingStats, 3, vgpuInstance, pid, stats_on ? stats : nullptr);
+  int status = invoke(s.nvml.nvmlSystemGetProcessName, 3, pid, static_cast<char*>(name.data()), length);
   if (status != 0) return status;
-  if (stats_on) out.blob(stats, 56);
-  return status;
-}
-
-int serve_nvmlVgpuInstanceGetEccMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto vgpuInstance = in_scalar<unsigned>(in);
-  bool eccMode_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  int eccMode{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlVgpuInstanceGetEccMode, 3, vgpuInstance, eccMode_on ? &eccMode : nullptr);
-  if (status != 0) return status;
-  if (eccMode_on) out_scalar(out, eccMode);
-  return status;
-}
-
-int serve_nvmlVgpuInstanceGetEncoderCapacity(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto vgpuInstance = in_scalar<unsigned>(in);
-  bool encoderCapacity_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  unsigned encoderCapacity{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlVgpuInstanceGetEncoderCapacity, 3, vgpuInstance, encoderCapacity_on ? &encoderCapacity : nullptr);
-  if (status != 0) return status;
-  if (encoderCapacity_on) out_scalar(out, encoderCapacity);
-  return status;
-}
-
-int serve_nvmlVgpuInstanceGetFBCStats(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto vgpuInstance = in_scalar<unsigned>(in);
-  bool fbcStats_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  alignas(8) unsigned char fbcStats[12] = {};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlVgpuInstanceGetFBCStats, 3, vgpuInstance, fbcStats_on ? fbcStats : nullptr);
-  if (status != 0) return status;
-  if (fbcStats_on) out.blob(fbcStats, 12);
-  return status;
-}
-
-int serve_nvmlVgpuInstanceGetFbUsage(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto vgpuInstance = in_scalar<unsigned>(in);
-  bool fbUsage_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  uint64_t fbUsage{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlVgpuInstanceGetFbUsage, 3, vgpuInstance, fbUsage_on ? &fbUsage : nullptr);
-  if (status != 0) return status;
-  if (fbUsage_on) out_scalar(out, fbUsage);
-  return status;
-}
-
-int serve_nvmlVgpuInstanceGetFrameRateLimit(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto vgpuInstance = in_scalar<unsigned>(in);
-  bool frameRateLimit_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  unsigned frameRateLimit{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlVgpuInstanceGetFrameRateLimit, 3, vgpuInstance, frameRateLimit_on ? &frameRateLimit : nullptr);
-  if (status != 0) return status;
-  if (frameRateLimit_on) out_scalar(out, frameRateLimit);
-  return status;
-}
-
-int serve_nvmlVgpuInstanceGetGpuInstanceId(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto vgpuInstance = in_scalar<unsigned>(in);
-  bool gpuInstanceId_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  unsigned gpuInstanceId{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlVgpuInstanceGetGpuInstanceId, 3, vgpuInstance, gpuInstanceId_on ? &gpuInstanceId : nullptr);
-  if (status != 0) return status;
-  if (gpuInstanceId_on) out_scalar(out, gpuInstanceId);
-  return status;
-}
-
-int serve_nvmlVgpuInstanceGetLicenseInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto vgpuInstance = in_scalar<unsigned>(in);
-  bool licenseInfo_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  alignas(8) unsigned char licenseInfo[24] = {};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlVgpuInstanceGetLicenseInfo, 3, vgpuInstance, licenseInfo_on ? licenseInfo : nullptr);
-  if (status != 0) return status;
-  if (licenseInfo_on) out.blob(licenseInfo, 24);
-  return status;
-}
-
-int serve_nvmlVgpuInstanceGetLicenseInfo_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto vgpuInstance = in_scalar<unsigned>(in);
-  bool licenseInfo_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  alignas(8) unsigned char licenseInfo[24] = {};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlVgpuInstanceGetLicenseInfo_v2, 3, vgpuInstance, licenseInfo_on ? licenseInfo : nullptr);
-  if (status != 0) return status;
-  if (licenseInfo_on) out.blob(licenseInfo, 24);
-  return status;
-}
-
-int serve_nvmlVgpuInstanceGetLicenseStatus(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto vgpuInstance = in_scalar<unsigned>(in);
-  bool licensed_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  unsigned licensed{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlVgpuInstanceGetLicenseStatus, 3, vgpuInstance, licensed_on ? &licensed : nullptr);
-  if (status != 0) return status;
-  if (licensed_on) out_scalar(out, licensed);
-  return status;
-}
-
-int serve_nvmlVgpuInstanceGetPlacementId(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto vgpuInstance = in_scalar<unsigned>(in);
-  alignas(8) unsigned char pPlacement[8] = {};
-  bool pPlacement_on = in.exact(pPlacement, 8);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlVgpuInstanceGetPlacementId, 3, vgpuInstance, pPlacement_on ? pPlacement : nullptr);
-  if (status != 0) return status;
-  if (pPlacement_on) out.blob(pPlacement, 8);
-  return status;
-}
-
-int serve_nvmlVgpuInstanceGetRuntimeStateSize(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto vgpuInstance = in_scalar<unsigned>(in);
-  alignas(8) unsigned char pState[16] = {};
-  bool pState_on = in.exact(pState, 16);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlVgpuInstanceGetRuntimeStateSize, 3, vgpuInstance, pState_on ? pState : nullptr);
-  if (status != 0) return status;
-  if (pState_on) out.blob(pState, 16);
-  return status;
-}
-
-int serve_nvmlVgpuInstanceGetType(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto vgpuInstance = in_scalar<unsigned>(in);
-  bool vgpuTypeId_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  unsigned vgpuTypeId{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlVgpuInstanceGetType, 3, vgpuInstance, vgpuTypeId_on ? &vgpuTypeId : nullptr);
-  if (status != 0) return status;
-  if (vgpuTypeId_on) out_scalar(out, vgpuTypeId);
-  return status;
-}
-
-int serve_nvmlVgpuInstanceSetEncoderCapacity(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto vgpuInstance = in_scalar<unsigned>(in);
-  auto encoderCapacity = in_scalar<unsigned>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlVgpuInstanceSetEncoderCapacity, 3, vgpuInstance, encoderCapacity);
-  return status;
-}
-
-int serve_nvmlVgpuTypeGetBAR1Info(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto vgpuTypeId = in_scalar<unsigned>(in);
-  alignas(8) unsigned char bar1Info[16] = {};
-  bool bar1Info_on = in.exact(bar1Info, 16);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlVgpuTypeGetBAR1Info, 3, vgpuTypeId, bar1Info_on ? bar1Info : nullptr);
-  if (status != 0) return status;
-  if (bar1Info_on) out.blob(bar1Info, 16);
-  return status;
-}
-
-int serve_nvmlVgpuTypeGetCapabilities(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto vgpuTypeId = in_scalar<unsigned>(in);
-  auto capability = in_scalar<int>(in);
-  bool capResult_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  unsigned capResult{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlVgpuTypeGetCapabilities, 3, vgpuTypeId, capability, capResult_on ? &capResult : nullptr);
-  if (status != 0) return status;
-  if (capResult_on) out_scalar(out, capResult);
-  return status;
-}
-
-int serve_nvmlVgpuTypeGetDeviceID(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto vgpuTypeId = in_scalar<unsigned>(in);
-  bool deviceID_on = in.u64() != 0;
-  bool subsystemID_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  uint64_t deviceID{};
-  uint64_t subsystemID{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlVgpuTypeGetDeviceID, 3, vgpuTypeId, deviceID_on ? &deviceID : nullptr, subsystemID_on ? &subsystemID : nullptr);
-  if (status != 0) return status;
-  if (deviceID_on) out_scalar(out, deviceID);
-  if (subsystemID_on) out_scalar(out, subsystemID);
-  return status;
-}
-
-int serve_nvmlVgpuTypeGetFbReservation(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto vgpuTypeId = in_scalar<unsigned>(in);
-  bool fbReservation_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  uint64_t fbReservation{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlVgpuTypeGetFbReservation, 3, vgpuTypeId, fbReservation_on ? &fbReservation : nullptr);
-  if (status != 0) return status;
-  if (fbReservation_on) out_scalar(out, fbReservation);
-  return status;
-}
-
-int serve_nvmlVgpuTypeGetFrameRateLimit(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto vgpuTypeId = in_scalar<unsigned>(in);
-  bool frameRateLimit_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  unsigned frameRateLimit{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlVgpuTypeGetFrameRateLimit, 3, vgpuTypeId, frameRateLimit_on ? &frameRateLimit : nullptr);
-  if (status != 0) return status;
-  if (frameRateLimit_on) out_scalar(out, frameRateLimit);
-  return status;
-}
-
-int serve_nvmlVgpuTypeGetGpuInstanceProfileId(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto vgpuTypeId = in_scalar<unsigned>(in);
-  bool gpuInstanceProfileId_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  unsigned gpuInstanceProfileId{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlVgpuTypeGetGpuInstanceProfileId, 3, vgpuTypeId, gpuInstanceProfileId_on ? &gpuInstanceProfileId : nullptr);
-  if (status != 0) return status;
-  if (gpuInstanceProfileId_on) out_scalar(out, gpuInstanceProfileId);
-  return status;
-}
-
-int serve_nvmlVgpuTypeGetMaxInstancesPerGpuInstance(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  alignas(8) unsigned char pMaxInstance[12] = {};
-  bool pMaxInstance_on = in.exact(pMaxInstance, 12);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlVgpuTypeGetMaxInstancesPerGpuInstance, 3, pMaxInstance_on ? pMaxInstance : nullptr);
-  if (status != 0) return status;
-  if (pMaxInstance_on) out.blob(pMaxInstance, 12);
-  return status;
-}
-
-int serve_nvmlVgpuTypeGetMaxInstancesPerVm(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto vgpuTypeId = in_scalar<unsigned>(in);
-  bool vgpuInstanceCountPerVm_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  unsigned vgpuInstanceCountPerVm{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlVgpuTypeGetMaxInstancesPerVm, 3, vgpuTypeId, vgpuInstanceCountPerVm_on ? &vgpuInstanceCountPerVm : nullptr);
-  if (status != 0) return status;
-  if (vgpuInstanceCountPerVm_on) out_scalar(out, vgpuInstanceCountPerVm);
-  return status;
-}
-
-int serve_nvmlVgpuTypeGetResolution(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto vgpuTypeId = in_scalar<unsigned>(in);
-  auto displayIndex = in_scalar<unsigned>(in);
-  bool xdim_on = in.u64() != 0;
-  bool ydim_on = in.u64() != 0;
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  unsigned xdim{};
-  unsigned ydim{};
-  if (error) return error;
-  int status = invoke(s.nvml.nvmlVgpuTypeGetResolution, 3, vgpuTypeId, displayIndex, xdim_on ? &xdim : nullptr, ydim_on ? &ydim : nullptr);
-  if (status != 0) return status;
-  if (xdim_on) out_scalar(out, xdim);
-  if (ydim_on) out_scalar(out, ydim);
+  name.write_text(out);
   return status;
 }
 

@@ -27,44 +27,45 @@ int translate_CUgraphExecUpdateResultInfo_st([[maybe_unused]] Session& s, void* 
 int translate_CUDA_GRAPH_INSTANTIATE_PARAMS_st([[maybe_unused]] Session& s, void* data, Way way) {
   int error = 0;
   translate_handle(s, data, 8, kKindStream, way, &error);
+  if (way == Way::kIn) set_field(data, 16, 0);
   translate_handle(s, data, 16, kKindGraphNode, way, &error);
   return error;
 }
 
-int translate_CUDA_MEMCPY2D_st([[maybe_unused]] Session& s, void* data, Way way) {
+int translate_nvmlComputeInstanceInfo_st([[maybe_unused]] Session& s, void* data, Way way) {
   int error = 0;
-  translate_handle(s, data, 40, kKindArray, way, &error);
-  translate_handle(s, data, 96, kKindArray, way, &error);
-  require_null(data, 24, way, &error);
-  require_null(data, 80, way, &error);
-  check_device(s, data, 32, way, &error);
-  check_device(s, data, 88, way, &error);
+  translate_handle(s, data, 0, kKindNvmlDevice, way, &error);
+  translate_handle(s, data, 8, kKindNvmlGpuInstance, way, &error);
   return error;
 }
 
-int translate_CUDA_MEMCPY3D_st([[maybe_unused]] Session& s, void* data, Way way) {
+int translate_nvmlGpuInstanceInfo_st([[maybe_unused]] Session& s, void* data, Way way) {
   int error = 0;
-  translate_handle(s, data, 56, kKindArray, way, &error);
-  translate_handle(s, data, 144, kKindArray, way, &error);
-  require_null(data, 40, way, &error);
-  require_null(data, 128, way, &error);
-  require_null(data, 64, way, &error);
-  require_null(data, 152, way, &error);
-  check_device(s, data, 48, way, &error);
-  check_device(s, data, 136, way, &error);
+  translate_handle(s, data, 0, kKindNvmlDevice, way, &error);
   return error;
 }
 
-int translate_CUDA_MEMCPY3D_PEER_st([[maybe_unused]] Session& s, void* data, Way way) {
+int translate_nvmlEventData_st([[maybe_unused]] Session& s, void* data, Way way) {
   int error = 0;
-  translate_handle(s, data, 56, kKindArray, way, &error);
-  translate_handle(s, data, 144, kKindArray, way, &error);
-  translate_handle(s, data, 64, kKindContext, way, &error);
-  translate_handle(s, data, 152, kKindContext, way, &error);
-  require_null(data, 40, way, &error);
-  require_null(data, 128, way, &error);
-  check_device(s, data, 48, way, &error);
-  check_device(s, data, 136, way, &error);
+  translate_handle(s, data, 0, kKindNvmlDevice, way, &error);
+  return error;
+}
+
+int translate_nvmlSystemEventSetCreateRequest_v1_t([[maybe_unused]] Session& s, void* data, Way way) {
+  int error = 0;
+  translate_handle(s, data, 8, kKindNvmlEventSet, way, &error);
+  return error;
+}
+
+int translate_nvmlSystemEventSetFreeRequest_v1_t([[maybe_unused]] Session& s, void* data, Way way) {
+  int error = 0;
+  translate_handle(s, data, 8, kKindNvmlEventSet, way, &error);
+  return error;
+}
+
+int translate_nvmlSystemRegisterEventRequest_v1_t([[maybe_unused]] Session& s, void* data, Way way) {
+  int error = 0;
+  translate_handle(s, data, 16, kKindNvmlEventSet, way, &error);
   return error;
 }
 

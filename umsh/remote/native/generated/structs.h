@@ -7,6 +7,8 @@ namespace umsh {
 
 struct Session;
 
+int translate_CUlaunchAttributeValue_union(Session& s, void* data, Way way);
+int translate_CUDA_RESOURCE_DESC_st(Session& s, void* data, Way way);
 int translate_CUmemAllocationProp_st(Session& s, void* data, Way way);
 int translate_CUmemPoolProps_st(Session& s, void* data, Way way);
 int translate_CUgraphExecUpdateResultInfo_st(Session& s, void* data, Way way);
@@ -14,5 +16,12 @@ int translate_CUDA_GRAPH_INSTANTIATE_PARAMS_st(Session& s, void* data, Way way);
 int translate_CUDA_MEMCPY2D_st(Session& s, void* data, Way way);
 int translate_CUDA_MEMCPY3D_st(Session& s, void* data, Way way);
 int translate_CUDA_MEMCPY3D_PEER_st(Session& s, void* data, Way way);
+int translate_nvmlComputeInstanceInfo_st(Session& s, void* data, Way way);
+int translate_nvmlGpuInstanceInfo_st(Session& s, void* data, Way way);
+int translate_nvmlEventData_st(Session& s, void* data, Way way);
+int translate_nvmlSystemEventSetCreateRequest_v1_t(Session& s, void* data, Way way);
+int translate_nvmlSystemEventSetFreeRequest_v1_t(Session& s, void* data, Way way);
+int translate_nvmlSystemRegisterEventRequest_v1_t(Session& s, void* data, Way way);
+int translate_nvmlGpmMetricsGet_t(Session& s, void* data, Way way);
 
 }  // namespace umsh

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "generated/kinds.h"
+#include "wire/attributes.h"
 #include "wire/codec.h"
 #include "wire/frame.h"
 
@@ -69,6 +70,27 @@ class InOutArray : public InArray {
  public:
   using InArray::InArray;
   void write(Writer& out, uint64_t) { out.blob(data(), nbytes_); }
+};
+
+// A struct that says its own size; the backend gets at least the size of the newest version, zero-filled.
+template <size_t kNewest>
+class Versioned {
+ public:
+  explicit Versioned(const Blob& blob) : on_(blob.data != nullptr) {
+    fits = !on_ || (blob.nbytes >= 4 && blob.nbytes <= kVersionedMax && versioned_nbytes(blob.data, kNewest) == blob.nbytes);
+    if (!on_ || !fits) return;
+    nbytes_ = blob.nbytes;
+    words_.resize(padded(nbytes_ > kNewest ? nbytes_ : kNewest) / 8);
+    std::memcpy(words_.data(), blob.data, nbytes_);
+  }
+  void* data() { return on_ ? words_.data() : nullptr; }
+  void write(Writer& out) { out.blob(data(), nbytes_); }
+  bool fits;
+
+ private:
+  bool on_;
+  uint64_t nbytes_ = 0;
+  std::vector<uint64_t> words_;
 };
 
 // Handles that the call reads, translated.

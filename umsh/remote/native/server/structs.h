@@ -10,6 +10,17 @@ namespace umsh {
 
 constexpr int kRefusedStruct = 801;  // a field names something of the client's process
 
+// CUjit_option whose value is a pointer, or that is newer than these tables.
+inline int refuse_pointer_options(const void* options, uint64_t count) {
+  for (uint64_t i = 0; options && i < count; ++i) {
+    int id;
+    std::memcpy(&id, static_cast<const char*>(options) + i * sizeof id, sizeof id);
+    bool pointer = (id >= 3 && id <= 6) || id == 17 || id == 18 || id == 25 || id == 27;
+    if (pointer || id < 0 || id > 33) return kRefusedStruct;
+  }
+  return 0;
+}
+
 inline uint64_t field_at(const void* data, size_t offset) {
   uint64_t value;
   std::memcpy(&value, static_cast<const char*>(data) + offset, sizeof value);
