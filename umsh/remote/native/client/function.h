@@ -28,4 +28,7 @@ int derived(Op op, Kind kind, Kind owner_kind, void* owner, void** out);
 // Layout of a function or kernel; null with the error.
 const Layout* layout_of(const void* function, int& error);
 
+// Packs parameters, given one by one or as a buffer (`extra`), into layout.nbytes bytes. A CUresult.
+int pack_parameters(const Layout& layout, void** parameters, void** extra, char* out);
+
 }  // namespace umsh

@@ -51,7 +51,11 @@ int packed_buffer(void** extra, const Layout& layout, const void*& buffer) {
   return fits && (buffer || layout.nbytes == 0) ? kSuccess : int(kInvalidValue);
 }
 
-int pack(const Layout& layout, void** parameters, void** extra, char* out) {
+}  // namespace
+
+namespace umsh {
+
+int pack_parameters(const Layout& layout, void** parameters, void** extra, char* out) {
   if (layout.nbytes == 0) return kSuccess;
   if (parameters) {
     for (size_t i = 0; i < layout.parameters.size(); ++i) {
@@ -66,6 +70,10 @@ int pack(const Layout& layout, void** parameters, void** extra, char* out) {
   std::memcpy(out, buffer, layout.nbytes);
   return kSuccess;
 }
+
+}  // namespace umsh
+
+namespace {
 
 int send(uint64_t function, const LaunchRecord& record, uint64_t stream) {
   thread_local Writer writer;
@@ -102,7 +110,7 @@ int launch(const Config& config, LaunchKind kind, void* function, void** paramet
   thread_local LaunchRecord record;
   record.reset(head);
   if (config.attribute_count) std::memcpy(record.attributes(), config.attributes, config.attribute_count * kAttributeBytes);
-  if ((error = pack(*layout, parameters, extra, record.parameters()))) return error;
+  if ((error = pack_parameters(*layout, parameters, extra, record.parameters()))) return error;
   auto* words = reinterpret_cast<const uint64_t*>(record.parameters());
   if ((error = before_device_use(words, padded(layout->nbytes) / 8, stream))) return error;
   return send(reinterpret_cast<uint64_t>(function), record, stream);
