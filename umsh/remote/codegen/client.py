@@ -66,11 +66,11 @@ def decode(p: Parameter) -> list[str]:
     if (p.role in ("out", "inout") and p.element) or p.role == "count":
         return [f"if ({n}) reply.u64({n}, {p.size});"]
     if p.role == "versioned":
-        return [f"if ({n}) reply.blob({n}, versioned_nbytes({n}, {p.size}));"]
+        return [f"reply.blob({n}, {n} ? versioned_nbytes({n}, {p.size}) : 0);"]
     if p.role in ("out", "inout"):
         return [f"if ({n}) reply.bytes({n}, {p.size});"]
     if p.role in ("outarray", "outhandles", "outtext", "inoutarray"):
-        return [f"if ({n}) reply.blob({n}, {n}_nbytes);"]
+        return [f"reply.blob({n}, {n}_nbytes);"]
     return []
 
 

@@ -265,7 +265,7 @@ UMSH_EXPORT int cuDevSmResourceSplitByCount(void* result, unsigned* nbGroups, co
   call.u64(word(minCount));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (result) reply.blob(result, result_nbytes);
+  reply.blob(result, result_nbytes);
   if (nbGroups) reply.u64(nbGroups, 4);
   if (remaining) reply.bytes(remaining, 144);
   return reply.ok() ? reply.result : 999;
@@ -323,7 +323,7 @@ UMSH_EXPORT int cuDeviceGetGraphMemAttribute(int device, int attr, void* value) 
   call.u64(value != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (value) reply.blob(value, value_nbytes);
+  reply.blob(value, value_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -338,7 +338,7 @@ UMSH_EXPORT int cuDeviceGetHostAtomicCapabilities(unsigned* capabilities, const 
   call.u64(word(dev));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (capabilities) reply.blob(capabilities, capabilities_nbytes);
+  reply.blob(capabilities, capabilities_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -366,7 +366,7 @@ UMSH_EXPORT int cuDeviceGetP2PAtomicCapabilities(unsigned* capabilities, const i
   call.u64(word(dstDevice));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (capabilities) reply.blob(capabilities, capabilities_nbytes);
+  reply.blob(capabilities, capabilities_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 

@@ -114,8 +114,8 @@ UMSH_EXPORT int cuGraphGetEdges(void* hGraph, void** from, void** to, uint64_t* 
   call.u64(room(numEdges));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (from) reply.blob(from, from_nbytes);
-  if (to) reply.blob(to, to_nbytes);
+  reply.blob(from, from_nbytes);
+  reply.blob(to, to_nbytes);
   if (numEdges) reply.u64(numEdges, 8);
   return reply.ok() ? reply.result : 999;
 }
@@ -136,9 +136,9 @@ UMSH_EXPORT int cuGraphGetEdges_v2(void* hGraph, void** from, void** to, void* e
   call.u64(room(numEdges));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (from) reply.blob(from, from_nbytes);
-  if (to) reply.blob(to, to_nbytes);
-  if (edgeData) reply.blob(edgeData, edgeData_nbytes);
+  reply.blob(from, from_nbytes);
+  reply.blob(to, to_nbytes);
+  reply.blob(edgeData, edgeData_nbytes);
   if (numEdges) reply.u64(numEdges, 8);
   return reply.ok() ? reply.result : 999;
 }
@@ -153,7 +153,7 @@ UMSH_EXPORT int cuGraphGetNodes(void* hGraph, void** nodes, uint64_t* numNodes) 
   call.u64(room(numNodes));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (nodes) reply.blob(nodes, nodes_nbytes);
+  reply.blob(nodes, nodes_nbytes);
   if (numNodes) reply.u64(numNodes, 8);
   return reply.ok() ? reply.result : 999;
 }
@@ -168,7 +168,7 @@ UMSH_EXPORT int cuGraphGetRootNodes(void* hGraph, void** rootNodes, uint64_t* nu
   call.u64(room(numRootNodes));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (rootNodes) reply.blob(rootNodes, rootNodes_nbytes);
+  reply.blob(rootNodes, rootNodes_nbytes);
   if (numRootNodes) reply.u64(numRootNodes, 8);
   return reply.ok() ? reply.result : 999;
 }
@@ -190,7 +190,7 @@ UMSH_EXPORT int cuGraphInstantiate(void** phGraphExec, void* hGraph, void** phEr
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (phErrorNode) reply.u64(phErrorNode, 8);
-  if (logBuffer) reply.blob(logBuffer, logBuffer_nbytes);
+  reply.blob(logBuffer, logBuffer_nbytes);
   if (reply.result == 0) *phGraphExec = as_pointer(phGraphExec_id);
   return reply.ok() ? reply.result : 999;
 }
@@ -232,7 +232,7 @@ UMSH_EXPORT int cuGraphInstantiate_v2(void** phGraphExec, void* hGraph, void** p
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (phErrorNode) reply.u64(phErrorNode, 8);
-  if (logBuffer) reply.blob(logBuffer, logBuffer_nbytes);
+  reply.blob(logBuffer, logBuffer_nbytes);
   if (reply.result == 0) *phGraphExec = as_pointer(phGraphExec_id);
   return reply.ok() ? reply.result : 999;
 }
@@ -330,7 +330,7 @@ UMSH_EXPORT int cuGraphNodeGetDependencies(void* hNode, void** dependencies, uin
   call.u64(room(numDependencies));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (dependencies) reply.blob(dependencies, dependencies_nbytes);
+  reply.blob(dependencies, dependencies_nbytes);
   if (numDependencies) reply.u64(numDependencies, 8);
   return reply.ok() ? reply.result : 999;
 }
@@ -348,8 +348,8 @@ UMSH_EXPORT int cuGraphNodeGetDependencies_v2(void* hNode, void** dependencies, 
   call.u64(room(numDependencies));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (dependencies) reply.blob(dependencies, dependencies_nbytes);
-  if (edgeData) reply.blob(edgeData, edgeData_nbytes);
+  reply.blob(dependencies, dependencies_nbytes);
+  reply.blob(edgeData, edgeData_nbytes);
   if (numDependencies) reply.u64(numDependencies, 8);
   return reply.ok() ? reply.result : 999;
 }
@@ -364,7 +364,7 @@ UMSH_EXPORT int cuGraphNodeGetDependentNodes(void* hNode, void** dependentNodes,
   call.u64(room(numDependentNodes));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (dependentNodes) reply.blob(dependentNodes, dependentNodes_nbytes);
+  reply.blob(dependentNodes, dependentNodes_nbytes);
   if (numDependentNodes) reply.u64(numDependentNodes, 8);
   return reply.ok() ? reply.result : 999;
 }
@@ -382,8 +382,8 @@ UMSH_EXPORT int cuGraphNodeGetDependentNodes_v2(void* hNode, void** dependentNod
   call.u64(room(numDependentNodes));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (dependentNodes) reply.blob(dependentNodes, dependentNodes_nbytes);
-  if (edgeData) reply.blob(edgeData, edgeData_nbytes);
+  reply.blob(dependentNodes, dependentNodes_nbytes);
+  reply.blob(edgeData, edgeData_nbytes);
   if (numDependentNodes) reply.u64(numDependentNodes, 8);
   return reply.ok() ? reply.result : 999;
 }
@@ -579,7 +579,7 @@ UMSH_EXPORT int cuLibraryEnumerateKernels(void** kernels, unsigned numKernels, v
   call.handle(kKindLibrary, lib);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (kernels) reply.blob(kernels, kernels_nbytes);
+  reply.blob(kernels, kernels_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 

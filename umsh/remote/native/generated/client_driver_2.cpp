@@ -60,7 +60,7 @@ UMSH_EXPORT int cuMemPoolGetAttribute(void* pool, int attr, void* value) {
   call.u64(value != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (value) reply.blob(value, value_nbytes);
+  reply.blob(value, value_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -140,7 +140,7 @@ UMSH_EXPORT int cuMemRangeGetAttribute(void* data, uint64_t dataSize, int attrib
   call.u64(word(count));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (data) reply.blob(data, data_nbytes);
+  reply.blob(data, data_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -250,7 +250,7 @@ UMSH_EXPORT int cuMemcpyAtoHAsync_v2(void* dstHost, void* srcArray, uint64_t src
   call.handle(kKindStream, hStream);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (dstHost) reply.blob(dstHost, dstHost_nbytes);
+  reply.blob(dstHost, dstHost_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -264,7 +264,7 @@ UMSH_EXPORT int cuMemcpyAtoH_v2(void* dstHost, void* srcArray, uint64_t srcOffse
   call.u64(word(ByteCount));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (dstHost) reply.blob(dstHost, dstHost_nbytes);
+  reply.blob(dstHost, dstHost_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -538,7 +538,7 @@ UMSH_EXPORT int cuModuleEnumerateFunctions(void** functions, unsigned numFunctio
   call.handle(kKindModule, mod);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (functions) reply.blob(functions, functions_nbytes);
+  reply.blob(functions, functions_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 

@@ -429,7 +429,7 @@ UMSH_EXPORT int cuTexRefGetBorderColor(float* pBorderColor, void* hTexRef) {
   call.handle(kKindTexRef, hTexRef);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pBorderColor) reply.blob(pBorderColor, pBorderColor_nbytes);
+  reply.blob(pBorderColor, pBorderColor_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 

@@ -57,7 +57,7 @@ UMSH_EXPORT int nvmlDeviceClearFieldValues(void* device, int valuesCount, void* 
   call.blob(values, uint64_t(valuesCount) * 40);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (values) reply.blob(values, values_nbytes);
+  reply.blob(values, values_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -145,7 +145,7 @@ UMSH_EXPORT int nvmlDeviceGetAccountingPids(void* device, unsigned* count, unsig
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (count) reply.u64(count, 4);
-  if (pids) reply.blob(pids, pids_nbytes);
+  reply.blob(pids, pids_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -171,7 +171,7 @@ UMSH_EXPORT int nvmlDeviceGetActiveVgpus(void* device, unsigned* vgpuCount, unsi
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (vgpuCount) reply.u64(vgpuCount, 4);
-  if (vgpuInstances) reply.blob(vgpuInstances, vgpuInstances_nbytes);
+  reply.blob(vgpuInstances, vgpuInstances_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -191,7 +191,7 @@ UMSH_EXPORT int nvmlDeviceGetAddressingMode(void* device, void* mode) {
   call.blob(mode, versioned_nbytes(mode, 8));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (mode) reply.blob(mode, versioned_nbytes(mode, 8));
+  reply.blob(mode, mode ? versioned_nbytes(mode, 8) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -277,7 +277,7 @@ UMSH_EXPORT int nvmlDeviceGetBoardPartNumber(void* device, char* partNumber, uns
   call.u64(word(length));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (partNumber) reply.blob(partNumber, partNumber_nbytes);
+  reply.blob(partNumber, partNumber_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -327,7 +327,7 @@ UMSH_EXPORT int nvmlDeviceGetCapabilities(void* device, void* caps) {
   call.blob(caps, versioned_nbytes(caps, 8));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (caps) reply.blob(caps, versioned_nbytes(caps, 8));
+  reply.blob(caps, caps ? versioned_nbytes(caps, 8) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -370,7 +370,7 @@ UMSH_EXPORT int nvmlDeviceGetClockOffsets(void* device, void* info) {
   call.blob(info, versioned_nbytes(info, 24));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (info) reply.blob(info, versioned_nbytes(info, 24));
+  reply.blob(info, info ? versioned_nbytes(info, 24) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -405,7 +405,7 @@ UMSH_EXPORT int nvmlDeviceGetComputeRunningProcesses(void* device, unsigned* inf
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (infoCount) reply.u64(infoCount, 4);
-  if (infos) reply.blob(infos, infos_nbytes);
+  reply.blob(infos, infos_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -420,7 +420,7 @@ UMSH_EXPORT int nvmlDeviceGetComputeRunningProcesses_v2(void* device, unsigned* 
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (infoCount) reply.u64(infoCount, 4);
-  if (infos) reply.blob(infos, infos_nbytes);
+  reply.blob(infos, infos_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -435,7 +435,7 @@ UMSH_EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* 
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (infoCount) reply.u64(infoCount, 4);
-  if (infos) reply.blob(infos, infos_nbytes);
+  reply.blob(infos, infos_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -485,7 +485,7 @@ UMSH_EXPORT int nvmlDeviceGetCoolerInfo(void* device, void* coolerInfo) {
   call.blob(coolerInfo, versioned_nbytes(coolerInfo, 16));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (coolerInfo) reply.blob(coolerInfo, versioned_nbytes(coolerInfo, 16));
+  reply.blob(coolerInfo, coolerInfo ? versioned_nbytes(coolerInfo, 16) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -516,7 +516,7 @@ UMSH_EXPORT int nvmlDeviceGetCpuAffinity(void* device, unsigned cpuSetSize, uint
   call.u64(cpuSet != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (cpuSet) reply.blob(cpuSet, cpuSet_nbytes);
+  reply.blob(cpuSet, cpuSet_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -530,7 +530,7 @@ UMSH_EXPORT int nvmlDeviceGetCpuAffinityWithinScope(void* device, unsigned cpuSe
   call.u64(word(scope));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (cpuSet) reply.blob(cpuSet, cpuSet_nbytes);
+  reply.blob(cpuSet, cpuSet_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -545,7 +545,7 @@ UMSH_EXPORT int nvmlDeviceGetCreatableVgpus(void* device, unsigned* vgpuCount, u
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (vgpuCount) reply.u64(vgpuCount, 4);
-  if (vgpuTypeIds) reply.blob(vgpuTypeIds, vgpuTypeIds_nbytes);
+  reply.blob(vgpuTypeIds, vgpuTypeIds_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -587,7 +587,7 @@ UMSH_EXPORT int nvmlDeviceGetCurrentClockFreqs(void* device, void* currentClockF
   call.blob(currentClockFreqs, versioned_nbytes(currentClockFreqs, 2052));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (currentClockFreqs) reply.blob(currentClockFreqs, versioned_nbytes(currentClockFreqs, 2052));
+  reply.blob(currentClockFreqs, currentClockFreqs ? versioned_nbytes(currentClockFreqs, 2052) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -694,8 +694,8 @@ UMSH_EXPORT int nvmlDeviceGetDramEncryptionMode(void* device, void* current, voi
   call.blob(pending, versioned_nbytes(pending, 8));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (current) reply.blob(current, versioned_nbytes(current, 8));
-  if (pending) reply.blob(pending, versioned_nbytes(pending, 8));
+  reply.blob(current, current ? versioned_nbytes(current, 8) : 0);
+  reply.blob(pending, pending ? versioned_nbytes(pending, 8) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -768,7 +768,7 @@ UMSH_EXPORT int nvmlDeviceGetEncoderSessions(void* device, unsigned* sessionCoun
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (sessionCount) reply.u64(sessionCount, 4);
-  if (sessionInfos) reply.blob(sessionInfos, sessionInfos_nbytes);
+  reply.blob(sessionInfos, sessionInfos_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -820,7 +820,7 @@ UMSH_EXPORT int nvmlDeviceGetFBCSessions(void* device, unsigned* sessionCount, v
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (sessionCount) reply.u64(sessionCount, 4);
-  if (sessionInfo) reply.blob(sessionInfo, sessionInfo_nbytes);
+  reply.blob(sessionInfo, sessionInfo_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -861,7 +861,7 @@ UMSH_EXPORT int nvmlDeviceGetFanSpeedRPM(void* device, void* fanSpeed) {
   call.blob(fanSpeed, versioned_nbytes(fanSpeed, 12));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (fanSpeed) reply.blob(fanSpeed, versioned_nbytes(fanSpeed, 12));
+  reply.blob(fanSpeed, fanSpeed ? versioned_nbytes(fanSpeed, 12) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -885,7 +885,7 @@ UMSH_EXPORT int nvmlDeviceGetFieldValues(void* device, int valuesCount, void* va
   call.blob(values, uint64_t(valuesCount) * 40);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (values) reply.blob(values, values_nbytes);
+  reply.blob(values, values_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -927,7 +927,7 @@ UMSH_EXPORT int nvmlDeviceGetGpuFabricInfoV(void* device, void* gpuFabricInfo) {
   call.blob(gpuFabricInfo, versioned_nbytes(gpuFabricInfo, 40));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (gpuFabricInfo) reply.blob(gpuFabricInfo, versioned_nbytes(gpuFabricInfo, 40));
+  reply.blob(gpuFabricInfo, gpuFabricInfo ? versioned_nbytes(gpuFabricInfo, 40) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -963,7 +963,7 @@ UMSH_EXPORT int nvmlDeviceGetGpuInstancePossiblePlacements(void* device, unsigne
   call.u64(room(count));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (placements) reply.blob(placements, placements_nbytes);
+  reply.blob(placements, placements_nbytes);
   if (count) reply.u64(count, 4);
   return reply.ok() ? reply.result : 999;
 }
@@ -979,7 +979,7 @@ UMSH_EXPORT int nvmlDeviceGetGpuInstancePossiblePlacements_v2(void* device, unsi
   call.u64(room(count));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (placements) reply.blob(placements, placements_nbytes);
+  reply.blob(placements, placements_nbytes);
   if (count) reply.u64(count, 4);
   return reply.ok() ? reply.result : 999;
 }
@@ -1002,7 +1002,7 @@ UMSH_EXPORT int nvmlDeviceGetGpuInstanceProfileInfoByIdV(void* device, unsigned 
   call.blob(info, versioned_nbytes(info, 152));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (info) reply.blob(info, versioned_nbytes(info, 152));
+  reply.blob(info, info ? versioned_nbytes(info, 152) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -1013,7 +1013,7 @@ UMSH_EXPORT int nvmlDeviceGetGpuInstanceProfileInfoV(void* device, unsigned prof
   call.blob(info, versioned_nbytes(info, 152));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (info) reply.blob(info, versioned_nbytes(info, 152));
+  reply.blob(info, info ? versioned_nbytes(info, 152) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -1040,7 +1040,7 @@ UMSH_EXPORT int nvmlDeviceGetGpuInstances(void* device, unsigned profileId, void
   call.u64(room(count));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (gpuInstances) reply.blob(gpuInstances, gpuInstances_nbytes);
+  reply.blob(gpuInstances, gpuInstances_nbytes);
   if (count) reply.u64(count, 4);
   return reply.ok() ? reply.result : 999;
 }
@@ -1078,7 +1078,7 @@ UMSH_EXPORT int nvmlDeviceGetGraphicsRunningProcesses(void* device, unsigned* in
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (infoCount) reply.u64(infoCount, 4);
-  if (infos) reply.blob(infos, infos_nbytes);
+  reply.blob(infos, infos_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -1093,7 +1093,7 @@ UMSH_EXPORT int nvmlDeviceGetGraphicsRunningProcesses_v2(void* device, unsigned*
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (infoCount) reply.u64(infoCount, 4);
-  if (infos) reply.blob(infos, infos_nbytes);
+  reply.blob(infos, infos_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -1108,7 +1108,7 @@ UMSH_EXPORT int nvmlDeviceGetGraphicsRunningProcesses_v3(void* device, unsigned*
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (infoCount) reply.u64(infoCount, 4);
-  if (infos) reply.blob(infos, infos_nbytes);
+  reply.blob(infos, infos_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 

@@ -72,7 +72,7 @@ UMSH_EXPORT int nvmlDeviceGetInforomImageVersion(void* device, char* version, un
   call.u64(word(length));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (version) reply.blob(version, version_nbytes);
+  reply.blob(version, version_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -86,7 +86,7 @@ UMSH_EXPORT int nvmlDeviceGetInforomVersion(void* device, int object, char* vers
   call.u64(word(length));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (version) reply.blob(version, version_nbytes);
+  reply.blob(version, version_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -135,7 +135,7 @@ UMSH_EXPORT int nvmlDeviceGetMPSComputeRunningProcesses(void* device, unsigned* 
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (infoCount) reply.u64(infoCount, 4);
-  if (infos) reply.blob(infos, infos_nbytes);
+  reply.blob(infos, infos_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -150,7 +150,7 @@ UMSH_EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v2(void* device, unsigne
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (infoCount) reply.u64(infoCount, 4);
-  if (infos) reply.blob(infos, infos_nbytes);
+  reply.blob(infos, infos_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -165,7 +165,7 @@ UMSH_EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v3(void* device, unsigne
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (infoCount) reply.u64(infoCount, 4);
-  if (infos) reply.blob(infos, infos_nbytes);
+  reply.blob(infos, infos_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -175,7 +175,7 @@ UMSH_EXPORT int nvmlDeviceGetMarginTemperature(void* device, void* marginTempInf
   call.blob(marginTempInfo, versioned_nbytes(marginTempInfo, 8));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (marginTempInfo) reply.blob(marginTempInfo, versioned_nbytes(marginTempInfo, 8));
+  reply.blob(marginTempInfo, marginTempInfo ? versioned_nbytes(marginTempInfo, 8) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -264,7 +264,7 @@ UMSH_EXPORT int nvmlDeviceGetMemoryAffinity(void* device, unsigned nodeSetSize, 
   call.u64(word(scope));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (nodeSet) reply.blob(nodeSet, nodeSet_nbytes);
+  reply.blob(nodeSet, nodeSet_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -308,7 +308,7 @@ UMSH_EXPORT int nvmlDeviceGetMemoryInfo_v2(void* device, void* memory) {
   call.blob(memory, versioned_nbytes(memory, 40));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (memory) reply.blob(memory, versioned_nbytes(memory, 40));
+  reply.blob(memory, memory ? versioned_nbytes(memory, 40) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -401,7 +401,7 @@ UMSH_EXPORT int nvmlDeviceGetName(void* device, char* name, unsigned length) {
   call.u64(word(length));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (name) reply.blob(name, name_nbytes);
+  reply.blob(name, name_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -568,7 +568,7 @@ UMSH_EXPORT int nvmlDeviceGetNvlinkBwMode(void* device, void* getBwMode) {
   call.blob(getBwMode, versioned_nbytes(getBwMode, 12));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (getBwMode) reply.blob(getBwMode, versioned_nbytes(getBwMode, 12));
+  reply.blob(getBwMode, getBwMode ? versioned_nbytes(getBwMode, 12) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -578,7 +578,7 @@ UMSH_EXPORT int nvmlDeviceGetNvlinkSupportedBwModes(void* device, void* supporte
   call.blob(supportedBwMode, versioned_nbytes(supportedBwMode, 28));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (supportedBwMode) reply.blob(supportedBwMode, versioned_nbytes(supportedBwMode, 28));
+  reply.blob(supportedBwMode, supportedBwMode ? versioned_nbytes(supportedBwMode, 28) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -622,7 +622,7 @@ UMSH_EXPORT int nvmlDeviceGetPciInfoExt(void* device, void* pci) {
   call.blob(pci, versioned_nbytes(pci, 64));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pci) reply.blob(pci, versioned_nbytes(pci, 64));
+  reply.blob(pci, pci ? versioned_nbytes(pci, 64) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -694,7 +694,7 @@ UMSH_EXPORT int nvmlDeviceGetPdi(void* device, void* pdi) {
   call.blob(pdi, versioned_nbytes(pdi, 16));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pdi) reply.blob(pdi, versioned_nbytes(pdi, 16));
+  reply.blob(pdi, pdi ? versioned_nbytes(pdi, 16) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -704,7 +704,7 @@ UMSH_EXPORT int nvmlDeviceGetPerformanceModes(void* device, void* perfModes) {
   call.blob(perfModes, versioned_nbytes(perfModes, 2052));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (perfModes) reply.blob(perfModes, versioned_nbytes(perfModes, 2052));
+  reply.blob(perfModes, perfModes ? versioned_nbytes(perfModes, 2052) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -738,7 +738,7 @@ UMSH_EXPORT int nvmlDeviceGetPgpuMetadataString(void* device, char* pgpuMetadata
   call.u64(room(bufferSize));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pgpuMetadata) reply.blob(pgpuMetadata, pgpuMetadata_nbytes);
+  reply.blob(pgpuMetadata, pgpuMetadata_nbytes);
   if (bufferSize) reply.u64(bufferSize, 4);
   return reply.ok() ? reply.result : 999;
 }
@@ -749,7 +749,7 @@ UMSH_EXPORT int nvmlDeviceGetPlatformInfo(void* device, void* platformInfo) {
   call.blob(platformInfo, versioned_nbytes(platformInfo, 44));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (platformInfo) reply.blob(platformInfo, versioned_nbytes(platformInfo, 44));
+  reply.blob(platformInfo, platformInfo ? versioned_nbytes(platformInfo, 44) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -846,7 +846,7 @@ UMSH_EXPORT int nvmlDeviceGetProcessUtilization(void* device, void* utilization,
   call.u64(word(lastSeenTimeStamp));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (utilization) reply.blob(utilization, utilization_nbytes);
+  reply.blob(utilization, utilization_nbytes);
   if (processSamplesCount) reply.u64(processSamplesCount, 4);
   return reply.ok() ? reply.result : 999;
 }
@@ -875,7 +875,7 @@ UMSH_EXPORT int nvmlDeviceGetRepairStatus(void* device, void* repairStatus) {
   call.blob(repairStatus, versioned_nbytes(repairStatus, 12));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (repairStatus) reply.blob(repairStatus, versioned_nbytes(repairStatus, 12));
+  reply.blob(repairStatus, repairStatus ? versioned_nbytes(repairStatus, 12) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -891,7 +891,7 @@ UMSH_EXPORT int nvmlDeviceGetRetiredPages(void* device, int cause, unsigned* pag
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (pageCount) reply.u64(pageCount, 4);
-  if (addresses) reply.blob(addresses, addresses_nbytes);
+  reply.blob(addresses, addresses_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -920,8 +920,8 @@ UMSH_EXPORT int nvmlDeviceGetRetiredPages_v2(void* device, int cause, unsigned* 
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (pageCount) reply.u64(pageCount, 4);
-  if (addresses) reply.blob(addresses, addresses_nbytes);
-  if (timestamps) reply.blob(timestamps, timestamps_nbytes);
+  reply.blob(addresses, addresses_nbytes);
+  reply.blob(timestamps, timestamps_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -952,7 +952,7 @@ UMSH_EXPORT int nvmlDeviceGetSamples(void* device, int type, uint64_t lastSeenTi
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (sampleValType) reply.u64(sampleValType, 4);
   if (sampleCount) reply.u64(sampleCount, 4);
-  if (samples) reply.blob(samples, samples_nbytes);
+  reply.blob(samples, samples_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -965,7 +965,7 @@ UMSH_EXPORT int nvmlDeviceGetSerial(void* device, char* serial, unsigned length)
   call.u64(word(length));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (serial) reply.blob(serial, serial_nbytes);
+  reply.blob(serial, serial_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -975,7 +975,7 @@ UMSH_EXPORT int nvmlDeviceGetSramEccErrorStatus(void* device, void* status_) {
   call.blob(status_, versioned_nbytes(status_, 104));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (status_) reply.blob(status_, versioned_nbytes(status_, 104));
+  reply.blob(status_, status_ ? versioned_nbytes(status_, 104) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -1023,7 +1023,7 @@ UMSH_EXPORT int nvmlDeviceGetSupportedGraphicsClocks(void* device, unsigned memo
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (count) reply.u64(count, 4);
-  if (clocksMHz) reply.blob(clocksMHz, clocksMHz_nbytes);
+  reply.blob(clocksMHz, clocksMHz_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -1038,7 +1038,7 @@ UMSH_EXPORT int nvmlDeviceGetSupportedMemoryClocks(void* device, unsigned* count
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (count) reply.u64(count, 4);
-  if (clocksMHz) reply.blob(clocksMHz, clocksMHz_nbytes);
+  reply.blob(clocksMHz, clocksMHz_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -1051,7 +1051,7 @@ UMSH_EXPORT int nvmlDeviceGetSupportedPerformanceStates(void* device, int* pstat
   call.u64(word(size));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pstates) reply.blob(pstates, pstates_nbytes);
+  reply.blob(pstates, pstates_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -1066,7 +1066,7 @@ UMSH_EXPORT int nvmlDeviceGetSupportedVgpus(void* device, unsigned* vgpuCount, u
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (vgpuCount) reply.u64(vgpuCount, 4);
-  if (vgpuTypeIds) reply.blob(vgpuTypeIds, vgpuTypeIds_nbytes);
+  reply.blob(vgpuTypeIds, vgpuTypeIds_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -1109,7 +1109,7 @@ UMSH_EXPORT int nvmlDeviceGetTemperatureV(void* device, void* temperature) {
   call.blob(temperature, versioned_nbytes(temperature, 12));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (temperature) reply.blob(temperature, versioned_nbytes(temperature, 12));
+  reply.blob(temperature, temperature ? versioned_nbytes(temperature, 12) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -1147,7 +1147,7 @@ UMSH_EXPORT int nvmlDeviceGetTopologyNearestGpus(void* device, int level, unsign
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (count) reply.u64(count, 4);
-  if (deviceArray) reply.blob(deviceArray, deviceArray_nbytes);
+  reply.blob(deviceArray, deviceArray_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -1183,7 +1183,7 @@ UMSH_EXPORT int nvmlDeviceGetUUID(void* device, char* uuid, unsigned length) {
   call.u64(word(length));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (uuid) reply.blob(uuid, uuid_nbytes);
+  reply.blob(uuid, uuid_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -1206,7 +1206,7 @@ UMSH_EXPORT int nvmlDeviceGetVbiosVersion(void* device, char* version, unsigned 
   call.u64(word(length));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (version) reply.blob(version, version_nbytes);
+  reply.blob(version, version_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -1227,7 +1227,7 @@ UMSH_EXPORT int nvmlDeviceGetVgpuHeterogeneousMode(void* device, void* pHeteroge
   call.blob(pHeterogeneousMode, versioned_nbytes(pHeterogeneousMode, 8));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pHeterogeneousMode) reply.blob(pHeterogeneousMode, versioned_nbytes(pHeterogeneousMode, 8));
+  reply.blob(pHeterogeneousMode, pHeterogeneousMode ? versioned_nbytes(pHeterogeneousMode, 8) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -1243,7 +1243,7 @@ UMSH_EXPORT int nvmlDeviceGetVgpuMetadata(void* device, void* pgpuMetadata, unsi
   call.u64(room(bufferSize));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pgpuMetadata) reply.blob(pgpuMetadata, pgpuMetadata_nbytes);
+  reply.blob(pgpuMetadata, pgpuMetadata_nbytes);
   if (bufferSize) reply.u64(bufferSize, 4);
   return reply.ok() ? reply.result : 999;
 }

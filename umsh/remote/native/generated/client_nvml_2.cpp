@@ -15,7 +15,7 @@ UMSH_EXPORT int nvmlDeviceGetVgpuProcessUtilization(void* device, uint64_t lastS
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (vgpuProcessSamplesCount) reply.u64(vgpuProcessSamplesCount, 4);
-  if (utilizationSamples) reply.blob(utilizationSamples, utilizationSamples_nbytes);
+  reply.blob(utilizationSamples, utilizationSamples_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -69,7 +69,7 @@ UMSH_EXPORT int nvmlDeviceGetVgpuUtilization(void* device, uint64_t lastSeenTime
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (sampleValType) reply.u64(sampleValType, 4);
   if (vgpuInstanceSamplesCount) reply.u64(vgpuInstanceSamplesCount, 4);
-  if (utilizationSamples) reply.blob(utilizationSamples, utilizationSamples_nbytes);
+  reply.blob(utilizationSamples, utilizationSamples_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -131,7 +131,7 @@ UMSH_EXPORT int nvmlDevicePowerSmoothingActivatePresetProfile(void* device, void
   call.blob(profile, versioned_nbytes(profile, 24));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (profile) reply.blob(profile, versioned_nbytes(profile, 24));
+  reply.blob(profile, profile ? versioned_nbytes(profile, 24) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -141,7 +141,7 @@ UMSH_EXPORT int nvmlDevicePowerSmoothingSetState(void* device, void* state) {
   call.blob(state, versioned_nbytes(state, 8));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (state) reply.blob(state, versioned_nbytes(state, 8));
+  reply.blob(state, state ? versioned_nbytes(state, 8) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -151,7 +151,7 @@ UMSH_EXPORT int nvmlDevicePowerSmoothingUpdatePresetProfileParam(void* device, v
   call.blob(profile, versioned_nbytes(profile, 24));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (profile) reply.blob(profile, versioned_nbytes(profile, 24));
+  reply.blob(profile, profile ? versioned_nbytes(profile, 24) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -273,7 +273,7 @@ UMSH_EXPORT int nvmlDeviceSetClockOffsets(void* device, void* info) {
   call.blob(info, versioned_nbytes(info, 24));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (info) reply.blob(info, versioned_nbytes(info, 24));
+  reply.blob(info, info ? versioned_nbytes(info, 24) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -437,7 +437,7 @@ UMSH_EXPORT int nvmlDeviceSetNvlinkBwMode(void* device, void* setBwMode) {
   call.blob(setBwMode, versioned_nbytes(setBwMode, 12));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (setBwMode) reply.blob(setBwMode, versioned_nbytes(setBwMode, 12));
+  reply.blob(setBwMode, setBwMode ? versioned_nbytes(setBwMode, 12) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -461,7 +461,7 @@ UMSH_EXPORT int nvmlDeviceSetPowerManagementLimit_v2(void* device, void* powerVa
   call.blob(powerValue, versioned_nbytes(powerValue, 12));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (powerValue) reply.blob(powerValue, versioned_nbytes(powerValue, 12));
+  reply.blob(powerValue, powerValue ? versioned_nbytes(powerValue, 12) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -530,7 +530,7 @@ UMSH_EXPORT int nvmlDeviceWorkloadPowerProfileClearRequestedProfiles(void* devic
   call.blob(requestedProfiles, versioned_nbytes(requestedProfiles, 36));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (requestedProfiles) reply.blob(requestedProfiles, versioned_nbytes(requestedProfiles, 36));
+  reply.blob(requestedProfiles, requestedProfiles ? versioned_nbytes(requestedProfiles, 36) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -540,7 +540,7 @@ UMSH_EXPORT int nvmlDeviceWorkloadPowerProfileGetCurrentProfiles(void* device, v
   call.blob(currentProfiles, versioned_nbytes(currentProfiles, 100));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (currentProfiles) reply.blob(currentProfiles, versioned_nbytes(currentProfiles, 100));
+  reply.blob(currentProfiles, currentProfiles ? versioned_nbytes(currentProfiles, 100) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -550,7 +550,7 @@ UMSH_EXPORT int nvmlDeviceWorkloadPowerProfileGetProfilesInfo(void* device, void
   call.blob(profilesInfo, versioned_nbytes(profilesInfo, 11256));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (profilesInfo) reply.blob(profilesInfo, versioned_nbytes(profilesInfo, 11256));
+  reply.blob(profilesInfo, profilesInfo ? versioned_nbytes(profilesInfo, 11256) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -560,7 +560,7 @@ UMSH_EXPORT int nvmlDeviceWorkloadPowerProfileSetRequestedProfiles(void* device,
   call.blob(requestedProfiles, versioned_nbytes(requestedProfiles, 36));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (requestedProfiles) reply.blob(requestedProfiles, versioned_nbytes(requestedProfiles, 36));
+  reply.blob(requestedProfiles, requestedProfiles ? versioned_nbytes(requestedProfiles, 36) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -627,8 +627,8 @@ UMSH_EXPORT int nvmlGetVgpuCompatibility(void* vgpuMetadata, void* pgpuMetadata,
   call.u64(compatibilityInfo != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (vgpuMetadata) reply.blob(vgpuMetadata, versioned_nbytes(vgpuMetadata, 212));
-  if (pgpuMetadata) reply.blob(pgpuMetadata, versioned_nbytes(pgpuMetadata, 128));
+  reply.blob(vgpuMetadata, vgpuMetadata ? versioned_nbytes(vgpuMetadata, 212) : 0);
+  reply.blob(pgpuMetadata, pgpuMetadata ? versioned_nbytes(pgpuMetadata, 128) : 0);
   if (compatibilityInfo) reply.bytes(compatibilityInfo, 8);
   return reply.ok() ? reply.result : 999;
 }
@@ -659,7 +659,7 @@ UMSH_EXPORT int nvmlGpmMetricsGet(void* metricsGet) {
   call.blob(metricsGet, versioned_nbytes(metricsGet, 8424));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (metricsGet) reply.blob(metricsGet, versioned_nbytes(metricsGet, 8424));
+  reply.blob(metricsGet, metricsGet ? versioned_nbytes(metricsGet, 8424) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -677,7 +677,7 @@ UMSH_EXPORT int nvmlGpmQueryDeviceSupport(void* device, void* gpmSupport) {
   call.blob(gpmSupport, versioned_nbytes(gpmSupport, 8));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (gpmSupport) reply.blob(gpmSupport, versioned_nbytes(gpmSupport, 8));
+  reply.blob(gpmSupport, gpmSupport ? versioned_nbytes(gpmSupport, 8) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -773,7 +773,7 @@ UMSH_EXPORT int nvmlGpuInstanceGetComputeInstancePossiblePlacements(void* gpuIns
   call.u64(room(count));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (placements) reply.blob(placements, placements_nbytes);
+  reply.blob(placements, placements_nbytes);
   if (count) reply.u64(count, 4);
   return reply.ok() ? reply.result : 999;
 }
@@ -798,7 +798,7 @@ UMSH_EXPORT int nvmlGpuInstanceGetComputeInstanceProfileInfoV(void* gpuInstance,
   call.blob(info, versioned_nbytes(info, 136));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (info) reply.blob(info, versioned_nbytes(info, 136));
+  reply.blob(info, info ? versioned_nbytes(info, 136) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -825,7 +825,7 @@ UMSH_EXPORT int nvmlGpuInstanceGetComputeInstances(void* gpuInstance, unsigned p
   call.u64(room(count));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (computeInstances) reply.blob(computeInstances, computeInstances_nbytes);
+  reply.blob(computeInstances, computeInstances_nbytes);
   if (count) reply.u64(count, 4);
   return reply.ok() ? reply.result : 999;
 }
@@ -848,7 +848,7 @@ UMSH_EXPORT int nvmlGpuInstanceGetVgpuHeterogeneousMode(void* gpuInstance, void*
   call.blob(pHeterogeneousMode, versioned_nbytes(pHeterogeneousMode, 8));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pHeterogeneousMode) reply.blob(pHeterogeneousMode, versioned_nbytes(pHeterogeneousMode, 8));
+  reply.blob(pHeterogeneousMode, pHeterogeneousMode ? versioned_nbytes(pHeterogeneousMode, 8) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -858,7 +858,7 @@ UMSH_EXPORT int nvmlGpuInstanceGetVgpuSchedulerLog(void* gpuInstance, void* pSch
   call.blob(pSchedulerLogInfo, versioned_nbytes(pSchedulerLogInfo, 9632));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pSchedulerLogInfo) reply.blob(pSchedulerLogInfo, versioned_nbytes(pSchedulerLogInfo, 9632));
+  reply.blob(pSchedulerLogInfo, pSchedulerLogInfo ? versioned_nbytes(pSchedulerLogInfo, 9632) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -868,7 +868,7 @@ UMSH_EXPORT int nvmlGpuInstanceGetVgpuSchedulerState(void* gpuInstance, void* pS
   call.blob(pSchedulerStateInfo, versioned_nbytes(pSchedulerStateInfo, 24));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pSchedulerStateInfo) reply.blob(pSchedulerStateInfo, versioned_nbytes(pSchedulerStateInfo, 24));
+  reply.blob(pSchedulerStateInfo, pSchedulerStateInfo ? versioned_nbytes(pSchedulerStateInfo, 24) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -887,7 +887,7 @@ UMSH_EXPORT int nvmlGpuInstanceSetVgpuSchedulerState(void* gpuInstance, void* pS
   call.blob(pScheduler, versioned_nbytes(pScheduler, 24));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pScheduler) reply.blob(pScheduler, versioned_nbytes(pScheduler, 24));
+  reply.blob(pScheduler, pScheduler ? versioned_nbytes(pScheduler, 24) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -905,7 +905,7 @@ UMSH_EXPORT int nvmlSystemEventSetCreate(void* request) {
   call.blob(request, versioned_nbytes(request, 16));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (request) reply.blob(request, versioned_nbytes(request, 16));
+  reply.blob(request, request ? versioned_nbytes(request, 16) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -914,7 +914,7 @@ UMSH_EXPORT int nvmlSystemEventSetFree(void* request) {
   call.blob(request, versioned_nbytes(request, 16));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (request) reply.blob(request, versioned_nbytes(request, 16));
+  reply.blob(request, request ? versioned_nbytes(request, 16) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -943,7 +943,7 @@ UMSH_EXPORT int nvmlSystemGetConfComputeKeyRotationThresholdInfo(void* pKeyRotat
   call.blob(pKeyRotationThrInfo, versioned_nbytes(pKeyRotationThrInfo, 16));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pKeyRotationThrInfo) reply.blob(pKeyRotationThrInfo, versioned_nbytes(pKeyRotationThrInfo, 16));
+  reply.blob(pKeyRotationThrInfo, pKeyRotationThrInfo ? versioned_nbytes(pKeyRotationThrInfo, 16) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -952,7 +952,7 @@ UMSH_EXPORT int nvmlSystemGetConfComputeSettings(void* settings) {
   call.blob(settings, versioned_nbytes(settings, 20));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (settings) reply.blob(settings, versioned_nbytes(settings, 20));
+  reply.blob(settings, settings ? versioned_nbytes(settings, 20) : 0);
   return reply.ok() ? reply.result : 999;
 }
 

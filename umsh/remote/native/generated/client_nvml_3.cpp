@@ -18,7 +18,7 @@ UMSH_EXPORT int nvmlSystemGetDriverBranch(void* branchInfo, unsigned length) {
   call.u64(word(length));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (branchInfo) reply.blob(branchInfo, versioned_nbytes(branchInfo, 84));
+  reply.blob(branchInfo, branchInfo ? versioned_nbytes(branchInfo, 84) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -30,7 +30,7 @@ UMSH_EXPORT int nvmlSystemGetDriverVersion(char* version, unsigned length) {
   call.u64(word(length));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (version) reply.blob(version, version_nbytes);
+  reply.blob(version, version_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -44,7 +44,7 @@ UMSH_EXPORT int nvmlSystemGetHicVersion(unsigned* hwbcCount, void* hwbcEntries) 
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (hwbcCount) reply.u64(hwbcCount, 4);
-  if (hwbcEntries) reply.blob(hwbcEntries, hwbcEntries_nbytes);
+  reply.blob(hwbcEntries, hwbcEntries_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -56,7 +56,7 @@ UMSH_EXPORT int nvmlSystemGetNVMLVersion(char* version, unsigned length) {
   call.u64(word(length));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (version) reply.blob(version, version_nbytes);
+  reply.blob(version, version_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -78,7 +78,7 @@ UMSH_EXPORT int nvmlSystemGetProcessName(unsigned pid, char* name, unsigned leng
   call.u64(word(length));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (name) reply.blob(name, name_nbytes);
+  reply.blob(name, name_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -93,7 +93,7 @@ UMSH_EXPORT int nvmlSystemGetTopologyGpuSet(unsigned cpuNumber, unsigned* count,
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (count) reply.u64(count, 4);
-  if (deviceArray) reply.blob(deviceArray, deviceArray_nbytes);
+  reply.blob(deviceArray, deviceArray_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -102,7 +102,7 @@ UMSH_EXPORT int nvmlSystemRegisterEvents(void* request) {
   call.blob(request, versioned_nbytes(request, 24));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (request) reply.blob(request, versioned_nbytes(request, 24));
+  reply.blob(request, request ? versioned_nbytes(request, 24) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -117,7 +117,7 @@ UMSH_EXPORT int nvmlSystemSetConfComputeKeyRotationThresholdInfo(void* pKeyRotat
   call.blob(pKeyRotationThrInfo, versioned_nbytes(pKeyRotationThrInfo, 16));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pKeyRotationThrInfo) reply.blob(pKeyRotationThrInfo, versioned_nbytes(pKeyRotationThrInfo, 16));
+  reply.blob(pKeyRotationThrInfo, pKeyRotationThrInfo ? versioned_nbytes(pKeyRotationThrInfo, 16) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -147,7 +147,7 @@ UMSH_EXPORT int nvmlUnitGetDevices(void* unit, unsigned* deviceCount, void** dev
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (deviceCount) reply.u64(deviceCount, 4);
-  if (devices) reply.blob(devices, devices_nbytes);
+  reply.blob(devices, devices_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -246,7 +246,7 @@ UMSH_EXPORT int nvmlVgpuInstanceGetAccountingPids(unsigned vgpuInstance, unsigne
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (count) reply.u64(count, 4);
-  if (pids) reply.blob(pids, pids_nbytes);
+  reply.blob(pids, pids_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -292,7 +292,7 @@ UMSH_EXPORT int nvmlVgpuInstanceGetEncoderSessions(unsigned vgpuInstance, unsign
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (sessionCount) reply.u64(sessionCount, 4);
-  if (sessionInfo) reply.blob(sessionInfo, sessionInfo_nbytes);
+  reply.blob(sessionInfo, sessionInfo_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -321,7 +321,7 @@ UMSH_EXPORT int nvmlVgpuInstanceGetFBCSessions(unsigned vgpuInstance, unsigned* 
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
   if (sessionCount) reply.u64(sessionCount, 4);
-  if (sessionInfo) reply.blob(sessionInfo, sessionInfo_nbytes);
+  reply.blob(sessionInfo, sessionInfo_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -375,7 +375,7 @@ UMSH_EXPORT int nvmlVgpuInstanceGetGpuPciId(unsigned vgpuInstance, char* vgpuPci
   call.u64(room(length));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (vgpuPciId) reply.blob(vgpuPciId, vgpuPciId_nbytes);
+  reply.blob(vgpuPciId, vgpuPciId_nbytes);
   if (length) reply.u64(length, 4);
   return reply.ok() ? reply.result : 999;
 }
@@ -419,7 +419,7 @@ UMSH_EXPORT int nvmlVgpuInstanceGetMdevUUID(unsigned vgpuInstance, char* mdevUui
   call.u64(word(size));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (mdevUuid) reply.blob(mdevUuid, mdevUuid_nbytes);
+  reply.blob(mdevUuid, mdevUuid_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -433,7 +433,7 @@ UMSH_EXPORT int nvmlVgpuInstanceGetMetadata(unsigned vgpuInstance, void* vgpuMet
   call.u64(room(bufferSize));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (vgpuMetadata) reply.blob(vgpuMetadata, vgpuMetadata_nbytes);
+  reply.blob(vgpuMetadata, vgpuMetadata_nbytes);
   if (bufferSize) reply.u64(bufferSize, 4);
   return reply.ok() ? reply.result : 999;
 }
@@ -444,7 +444,7 @@ UMSH_EXPORT int nvmlVgpuInstanceGetPlacementId(unsigned vgpuInstance, void* pPla
   call.blob(pPlacement, versioned_nbytes(pPlacement, 8));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pPlacement) reply.blob(pPlacement, versioned_nbytes(pPlacement, 8));
+  reply.blob(pPlacement, pPlacement ? versioned_nbytes(pPlacement, 8) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -454,7 +454,7 @@ UMSH_EXPORT int nvmlVgpuInstanceGetRuntimeStateSize(unsigned vgpuInstance, void*
   call.blob(pState, versioned_nbytes(pState, 16));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pState) reply.blob(pState, versioned_nbytes(pState, 16));
+  reply.blob(pState, pState ? versioned_nbytes(pState, 16) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -477,7 +477,7 @@ UMSH_EXPORT int nvmlVgpuInstanceGetUUID(unsigned vgpuInstance, char* uuid, unsig
   call.u64(word(size));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (uuid) reply.blob(uuid, uuid_nbytes);
+  reply.blob(uuid, uuid_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -490,7 +490,7 @@ UMSH_EXPORT int nvmlVgpuInstanceGetVmDriverVersion(unsigned vgpuInstance, char* 
   call.u64(word(length));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (version) reply.blob(version, version_nbytes);
+  reply.blob(version, version_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -504,7 +504,7 @@ UMSH_EXPORT int nvmlVgpuInstanceGetVmID(unsigned vgpuInstance, char* vmId, unsig
   call.u64(vmIdType != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (vmId) reply.blob(vmId, vmId_nbytes);
+  reply.blob(vmId, vmId_nbytes);
   if (vmIdType) reply.u64(vmIdType, 4);
   return reply.ok() ? reply.result : 999;
 }
@@ -522,7 +522,7 @@ UMSH_EXPORT int nvmlVgpuTypeGetBAR1Info(unsigned vgpuTypeId, void* bar1Info) {
   call.blob(bar1Info, versioned_nbytes(bar1Info, 16));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (bar1Info) reply.blob(bar1Info, versioned_nbytes(bar1Info, 16));
+  reply.blob(bar1Info, bar1Info ? versioned_nbytes(bar1Info, 16) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -547,7 +547,7 @@ UMSH_EXPORT int nvmlVgpuTypeGetClass(unsigned vgpuTypeId, char* vgpuTypeClass, u
   call.u64(room(size));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (vgpuTypeClass) reply.blob(vgpuTypeClass, vgpuTypeClass_nbytes);
+  reply.blob(vgpuTypeClass, vgpuTypeClass_nbytes);
   if (size) reply.u64(size, 4);
   return reply.ok() ? reply.result : 999;
 }
@@ -623,7 +623,7 @@ UMSH_EXPORT int nvmlVgpuTypeGetLicense(unsigned vgpuTypeId, char* vgpuTypeLicens
   call.u64(word(size));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (vgpuTypeLicenseString) reply.blob(vgpuTypeLicenseString, vgpuTypeLicenseString_nbytes);
+  reply.blob(vgpuTypeLicenseString, vgpuTypeLicenseString_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -644,7 +644,7 @@ UMSH_EXPORT int nvmlVgpuTypeGetMaxInstancesPerGpuInstance(void* pMaxInstance) {
   call.blob(pMaxInstance, versioned_nbytes(pMaxInstance, 12));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (pMaxInstance) reply.blob(pMaxInstance, versioned_nbytes(pMaxInstance, 12));
+  reply.blob(pMaxInstance, pMaxInstance ? versioned_nbytes(pMaxInstance, 12) : 0);
   return reply.ok() ? reply.result : 999;
 }
 
@@ -668,7 +668,7 @@ UMSH_EXPORT int nvmlVgpuTypeGetName(unsigned vgpuTypeId, char* vgpuTypeName, uns
   call.u64(room(size));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (vgpuTypeName) reply.blob(vgpuTypeName, vgpuTypeName_nbytes);
+  reply.blob(vgpuTypeName, vgpuTypeName_nbytes);
   if (size) reply.u64(size, 4);
   return reply.ok() ? reply.result : 999;
 }
