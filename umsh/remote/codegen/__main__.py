@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-from . import client, server, structs, tables
+from . import client, coverage, server, structs, tables
 from .model import Call, prototypes
 from .rules import Rules, calls
 
@@ -36,8 +36,8 @@ def exports(listed: list[Call], per_thread: list[str]) -> list[str]:
     return made
 
 
-def files() -> dict[str, str]:
-    """Name and content of everything that is generated."""
+def files() -> tuple[dict[str, str], str]:
+    """Name and content of what stands in native/generated, and the coverage document."""
     made = prototypes()
     every: list[Call] = []
     holders: list[Rules] = []
@@ -59,25 +59,29 @@ def files() -> dict[str, str]:
     out |= {"structs.h": structs.translations(holders), "structs.cpp": structs.translation_bodies(holders)}
     out |= {"abi.h": structs.abi(holders), "ops.h": tables.ops(every), "calls.inc": tables.rows(every)}
     out |= {"serve.h": tables.serve_header(every), "dispatch.cpp": tables.dispatch(every)}
-    return out
+    listed_by = {library: [c for c in every if c.library == library] for library in ("driver", "nvml")}
+    return out, coverage.document(listed_by)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when something would change")
     check = parser.parse_args().check
-    wanted = files()
-    there = {p.name: p.read_text() for p in GENERATED.glob("*") if p.is_file()}
-    changed = sorted(name for name in wanted.keys() | there.keys() if wanted.get(name) != there.get(name))
+    generated, document = files()
+    wanted = {GENERATED / name: text for name, text in generated.items()}
+    if coverage.DOCUMENT.parent.is_dir():  # an installed package has no docs
+        wanted[coverage.DOCUMENT] = document
+    there = {p: p.read_text() for p in [*GENERATED.glob("*"), coverage.DOCUMENT] if p.is_file()}
+    changed = sorted(p for p in wanted.keys() | there.keys() if wanted.get(p) != there.get(p))
     if check:
-        print("\n".join(f"differs: {name}" for name in changed) or "nothing differs")
+        print("\n".join(f"differs: {p.name}" for p in changed) or "nothing differs")
         return 1 if changed else 0
     GENERATED.mkdir(exist_ok=True)
-    for name in changed:
-        if name in wanted:
-            GENERATED.joinpath(name).write_text(wanted[name])
+    for path in changed:
+        if path in wanted:
+            path.write_text(wanted[path])
         else:
-            GENERATED.joinpath(name).unlink()
+            path.unlink()
     print(f"{len(wanted)} files, {len(changed)} changed")
     return 0
 

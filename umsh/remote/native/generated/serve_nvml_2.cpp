@@ -167,6 +167,7 @@ int serve_nvmlDeviceReadWritePRM_v1(Session& s, [[maybe_unused]] Reader& in, [[m
   bool buffer_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char buffer[504] = {};
   if (error) return error;
@@ -758,7 +759,6 @@ int serve_nvmlDeviceWorkloadPowerProfileGetCurrentProfiles(Session& s, [[maybe_u
   Versioned<100> currentProfiles(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!currentProfiles.fits) return kWireError;
   if (error) return error;
@@ -773,7 +773,6 @@ int serve_nvmlDeviceWorkloadPowerProfileGetProfilesInfo(Session& s, [[maybe_unus
   Versioned<11256> profilesInfo(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!profilesInfo.fits) return kWireError;
   if (error) return error;
@@ -1019,6 +1018,7 @@ int serve_nvmlGpmSetStreamingEnabled(Session& s, [[maybe_unused]] Reader& in, [[
   auto state = in_scalar<unsigned>(in);
   if (!in.finished()) return kWireError;
   int error = 0;
+  if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (error) return error;
   int status = invoke(s.nvml.nvmlGpmSetStreamingEnabled, 3, device, state);
@@ -1305,7 +1305,6 @@ int serve_nvmlSystemEventSetCreate(Session& s, [[maybe_unused]] Reader& in, [[ma
   Versioned<16> request(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
   if (!request.fits) return kWireError;
   if (request.data() && !error) error = translate_nvmlSystemEventSetCreateRequest_v1_t(s, request.data(), Way::kIn);
   if (error) return error;
@@ -1320,7 +1319,6 @@ int serve_nvmlSystemEventSetFree(Session& s, [[maybe_unused]] Reader& in, [[mayb
   Versioned<16> request(in.blob());
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (!s.may_change_card()) return 4;  // no permission
   if (!request.fits) return kWireError;
   if (request.data() && !error) error = translate_nvmlSystemEventSetFreeRequest_v1_t(s, request.data(), Way::kIn);
   if (error) return error;
