@@ -1,0 +1,44 @@
+// Pinned memory that bytes pass through between the connection and the device. One interface, so that memory shared with
+// the device can take its place.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <vector>
+
+#include "generated/driver_table.h"
+
+namespace umsh {
+
+class StagingPool {
+ public:
+  static constexpr uint64_t kBytesMax = uint64_t{1} << 30;
+  explicit StagingPool(const Driver& driver) : driver_(driver) {}
+
+  struct Buffer {
+    void* data = nullptr;   // null: there is no more
+    unsigned size_class = 0;
+  };
+  Buffer take(uint64_t nbytes);
+  void give(Buffer buffer);
+  // Given back when the stream's work so far is done. A CUresult.
+  int give_after(Buffer buffer, void* stream);
+  void* keep(uint64_t nbytes);  // for the life of the session; null: there is no more
+
+ private:
+  struct Busy {
+    Buffer buffer;
+    void* event;
+  };
+  static constexpr unsigned kSmallest = 16, kClasses = 10;  // 64 KiB to 32 MiB
+  void reclaim();
+  const Driver& driver_;
+  std::mutex mutex_;
+  std::vector<void*> free_[kClasses];
+  std::deque<Busy> busy_;
+  std::vector<void*> events_;
+  uint64_t nbytes_ = 0;
+};
+
+}  // namespace umsh
