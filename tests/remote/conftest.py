@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
+import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +17,7 @@ import pytest
 HERE = Path(__file__).parent
 NATIVE = HERE.parents[1] / "umsh" / "remote" / "native"
 PROGRAMS = HERE / "programs"
+CLIENT_HELLO_NBYTES = 168
 FLAGS = ("-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror")
 
 
@@ -90,6 +94,49 @@ class Server:
         done = self.run(script, **environment)
         assert done.code == 0, done.err
         return done.out
+
+
+def say_hello(end: socket.socket) -> None:
+    """The server's half of a hello without a token."""
+    end.recv(CLIENT_HELLO_NBYTES, socket.MSG_WAITALL)
+    end.sendall(struct.pack("<8sHHI32s208s", b"UMSHCALL", 1, 0, 0, b"", b""))
+    end.sendall(struct.pack("<IIQ240s", 0, 0, 1, b""))
+
+
+@pytest.fixture
+def software(client_library: Path) -> Iterator[Server]:
+    """Sessions on the software device: one process for each client, as umsh-serve starts them."""
+    session = client_library.parent.parent / "bin" / "umsh-session"
+    backend = client_library.parent / "libumsh-software.so"
+    if not session.exists() or not backend.exists():
+        pytest.skip("umsh-session and the software device are not built")
+    listener = socket.create_server(("127.0.0.1", 0))
+    sessions: list[subprocess.Popen[str]] = []
+
+    def serve() -> None:
+        while True:
+            try:
+                end, _ = listener.accept()
+            except OSError:
+                return
+            with end:
+                say_hello(end)
+                command = [session, "--fd", str(end.fileno()), "--backend", str(backend)]
+                sessions.append(subprocess.Popen(command, pass_fds=[end.fileno()], text=True))
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield Server(None, listener.getsockname()[1], client_library)
+    listener.close()
+    for process in sessions:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(params=["loopback", "software"])
+def remote(request: pytest.FixtureRequest) -> Server:
+    """The client against its own stub, and against the real session process on the software device."""
+    server: Server = request.getfixturevalue(request.param)
+    return server
 
 
 @pytest.fixture

@@ -22,12 +22,12 @@ for nbytes in (1, 7, 16383, 16384, 16385, piece - 1, piece, piece + 1, 2 * piece
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_size_arrives_whole(loopback: Any, mode: str) -> None:
-    loopback.check(SIZES, UMSH_REMOTE_MODE=mode)
+def test_every_size_arrives_whole(remote: Any, mode: str) -> None:
+    remote.check(SIZES, UMSH_REMOTE_MODE=mode)
 
 
-def test_zero_bytes_do_nothing_even_from_a_bad_address(loopback: Any) -> None:
-    loopback.check("""
+def test_zero_bytes_do_nothing_even_from_a_bad_address(remote: Any) -> None:
+    remote.check("""
 start()
 ok(cu.cuMemcpyHtoD_v2(c_uint64(0), None, c_size_t(0)))
 ok(cu.cuMemcpyDtoH_v2(None, c_uint64(0), c_size_t(0)))
@@ -35,8 +35,8 @@ assert cu.cuMemcpyDtoH_v2(None, c_uint64(alloc(8)), c_size_t(8)) == 1
 """)
 
 
-def test_the_source_may_change_at_once_and_the_destination_may_be_read_at_once(loopback: Any) -> None:
-    loopback.check("""
+def test_the_source_may_change_at_once_and_the_destination_may_be_read_at_once(remote: Any) -> None:
+    remote.check("""
 start()
 on, n = stream(), 1 << 20
 address = alloc(n)
@@ -50,9 +50,9 @@ for value in (b"a", b"b"):
 """)
 
 
-def test_down_to_pinned_memory_and_up_again_without_a_wait_carries_the_new_bytes(loopback: Any) -> None:
+def test_down_to_pinned_memory_and_up_again_without_a_wait_carries_the_new_bytes(remote: Any) -> None:
     """Public report lupinemachines/lupine#623."""
-    loopback.check("""
+    remote.check("""
 start()
 on, n = stream(), 12 << 20
 first, second, host = alloc(n), alloc(n), pinned(n)
@@ -65,8 +65,8 @@ assert download(second, n) == b"new!" * (n // 4) == host.raw
 """)
 
 
-def test_unified_copies_find_out_what_each_side_is(loopback: Any) -> None:
-    loopback.check("""
+def test_unified_copies_find_out_what_each_side_is(remote: Any) -> None:
+    remote.check("""
 start()
 address, other = alloc(64), alloc(64)
 source, to = ctypes.create_string_buffer(b"x" * 64, 64), ctypes.create_string_buffer(64)
@@ -80,8 +80,8 @@ assert to.raw == b"x" * 64
 """)
 
 
-def test_a_copy_outside_any_allocation_is_an_error_and_later_ones_work(loopback: Any) -> None:
-    loopback.check("""
+def test_a_copy_outside_any_allocation_is_an_error_and_later_ones_work(remote: Any) -> None:
+    remote.check("""
 start()
 address = alloc(16)
 to = ctypes.create_string_buffer(16)
@@ -134,5 +134,5 @@ assert cu.cuMemcpy2D_v2(byref(down)) == 1
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_rectangles_with_a_side_in_the_program(loopback: Any, mode: str) -> None:
-    loopback.check(RECTANGLES, UMSH_REMOTE_MODE=mode)
+def test_rectangles_with_a_side_in_the_program(remote: Any, mode: str) -> None:
+    remote.check(RECTANGLES, UMSH_REMOTE_MODE=mode)

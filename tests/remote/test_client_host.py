@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 
-def test_a_kernel_writes_pinned_memory_that_it_was_given(loopback: Any) -> None:
+def test_a_kernel_writes_pinned_memory_that_it_was_given(remote: Any) -> None:
     """Public report lupinemachines/lupine#623."""
-    loopback.check("""
+    remote.check("""
 start()
 host = pinned(4096)
 kernel = function("dump_8_8")
@@ -24,8 +24,8 @@ ok(cu.cuMemFreeHost(host))
 """)
 
 
-def test_copies_and_kernels_agree_on_pinned_memory_without_a_wait_between(loopback: Any) -> None:
-    loopback.check("""
+def test_copies_and_kernels_agree_on_pinned_memory_without_a_wait_between(remote: Any) -> None:
+    remote.check("""
 start()
 host, address, n = pinned(4096), alloc(4096), 4096
 at = ctypes.addressof(host)
@@ -41,8 +41,8 @@ assert host.raw == word(at) + word(2) + b"d" * (n - 16)
 """)
 
 
-def test_a_device_pointer_to_host_memory_can_be_copied_from_and_to(loopback: Any) -> None:
-    loopback.check("""
+def test_a_device_pointer_to_host_memory_can_be_copied_from_and_to(remote: Any) -> None:
+    remote.check("""
 start()
 host = pinned(64)
 host.raw = b"h" * 64
@@ -57,8 +57,8 @@ ok(cu.cuMemFreeHost(host))
 """)
 
 
-def test_managed_memory_is_seen_by_both_sides(loopback: Any) -> None:
-    loopback.check("""
+def test_managed_memory_is_seen_by_both_sides(remote: Any) -> None:
+    remote.check("""
 start()
 address = c_uint64()
 ok(cu.cuMemAllocManaged(byref(address), c_size_t(8192), 1))
@@ -71,8 +71,8 @@ ok(cu.cuMemFree_v2(address))
 """)
 
 
-def test_registration_has_the_drivers_rules(loopback: Any) -> None:
-    loopback.check("""
+def test_registration_has_the_drivers_rules(remote: Any) -> None:
+    remote.check("""
 start()
 buffer = ctypes.create_string_buffer(1 << 16)
 at = ctypes.addressof(buffer)
@@ -94,8 +94,8 @@ ok(register(ctypes.addressof(small) + 20, 4))
 """)
 
 
-def test_system_calls_into_pinned_memory_work(loopback: Any) -> None:
-    loopback.check("""
+def test_system_calls_into_pinned_memory_work(remote: Any) -> None:
+    remote.check("""
 import os
 start()
 host = pinned(4096)
@@ -107,8 +107,8 @@ assert os.readv(read, [host]) == 13 and host.raw[:13] == b"by the kernel"
 """)
 
 
-def test_pointers_are_described(loopback: Any) -> None:
-    loopback.check("""
+def test_pointers_are_described(remote: Any) -> None:
+    remote.check("""
 start()
 def attribute(which, address, kind=c_uint):
     out = kind()
@@ -132,8 +132,8 @@ assert kind.value == 0 and ordinal.value == -2
 """)
 
 
-def test_a_host_function_has_run_when_a_wait_that_covers_it_returns(loopback: Any) -> None:
-    loopback.check("""
+def test_a_host_function_has_run_when_a_wait_that_covers_it_returns(remote: Any) -> None:
+    remote.check("""
 start()
 seen = []
 @ctypes.CFUNCTYPE(None, c_void_p)
@@ -154,9 +154,9 @@ assert cu.cuLaunchHostFunc(on, None, None) == 1
 """)
 
 
-def test_a_replay_brings_its_bytes_once_and_takes_what_pinned_memory_holds_then(loopback: Any) -> None:
+def test_a_replay_brings_its_bytes_once_and_takes_what_pinned_memory_holds_then(remote: Any) -> None:
     """Public report lupinemachines/lupine#674."""
-    loopback.check("""
+    remote.check("""
 start()
 on, address, source, to = stream(), alloc(64), pinned(64), pinned(64)
 source.raw = b"1" * 64
@@ -170,9 +170,11 @@ graph = c_void_p()
 ok(cu.cuStreamEndCapture(on, byref(graph)))
 ok(cu.cuStreamIsCapturing(on, byref(capturing)))
 assert capturing.value == 0 and to.raw == bytes(64)
+ready = c_void_p()
+ok(cu.cuGraphInstantiateWithFlags(byref(ready), graph, c_uint64(0)))
 for value in b"1", b"1", b"2":
     source.raw = value * 64
-    ok(cu.cuGraphLaunch(graph, on))
+    ok(cu.cuGraphLaunch(ready, on))
     ok(cu.cuStreamSynchronize(on))
     assert to.raw == value * 64
 to.raw = b"mine" * 16
@@ -181,8 +183,8 @@ assert to.raw == b"mine" * 16
 """)
 
 
-def test_what_a_capture_tells_of_itself(loopback: Any) -> None:
-    done = loopback.run("""
+def test_what_a_capture_tells_of_itself(remote: Any) -> None:
+    done = remote.run("""
 start()
 on, status, number, graph = stream(), c_int(9), c_uint64(), c_void_p()
 ask = lambda: cu.cuStreamGetCaptureInfo_v2(on, byref(status), byref(number), None, None, None)

@@ -50,12 +50,21 @@ def download(address: int, nbytes: int) -> bytes:
     return to.raw
 
 
-MODULE = b"umsh-software-module 1\nkernel none none\n"
+def module_text(*names: str) -> bytes:
+    """A module of the software device; a name tells behaviour and parameter sizes: dump_8_2."""
+    lines = ["umsh-software-module 1"]
+    for name in names:
+        behaviour, *sizes = name.split("_")
+        lines.append(f"kernel {name} {behaviour} {','.join(sizes)}")
+    return "\n".join([*lines, ""]).encode()
 
 
-def function(name: str, image: bytes = MODULE) -> c_void_p:
+MODULE = module_text("none", "dump_8", "dump_8_8")
+
+
+def function(name: str) -> c_void_p:
     module, found = c_void_p(), c_void_p()
-    ok(cu.cuModuleLoadData(byref(module), image))
+    ok(cu.cuModuleLoadData(byref(module), module_text(name)))
     ok(cu.cuModuleGetFunction(byref(found), module, name.encode()))
     return found
 

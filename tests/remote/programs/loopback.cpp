@@ -245,8 +245,11 @@ int Server::graph_call(Op op, Reader& in, Writer& out) {
     Upload& upload = captured_[in.u64()];
     Blob data = in.blob();
     upload.data.assign(data.data, data.data + data.nbytes);
+  } else if (op == kOp_cuGraphInstantiateWithFlags) {
+    uint64_t exec = in.u64();
+    graphs_[exec] = graphs_[in.u64()];
   } else if (op == kOp_cuGraphLaunch) {
-    Graph& graph = graphs_[in.u64()];  // this server does without instantiation
+    Graph& graph = graphs_[in.u64()];
     for (uint64_t cookie : graph.uploads)
       std::memcpy(reinterpret_cast<void*>(captured_[cookie].dst), captured_[cookie].data.data(), captured_[cookie].data.size());
     for (auto& d : graph.downloads) bring(d.first, d.second.first, d.second.second, true);
@@ -260,7 +263,7 @@ int Server::launch(Reader& in) {
   uint64_t handle;
   if (!decode_launch(history_, in, handle, record_)) return std::fprintf(stderr, "malformed launch\n"), std::exit(3), 0;
   auto it = functions_.find(handle);
-  if (it == functions_.end()) return kUnknownHandle;
+  if (it == functions_.end() || (record_.head().stream && handle_index(record_.head().stream) > 0xFFFF)) return kUnknownHandle;
   if (it->second.name.compare(0, 4, "dump") != 0) return 0;
   uint64_t to;
   std::memcpy(&to, record_.parameters(), 8);
