@@ -83,7 +83,8 @@ class Rules:
 
     def fits(self, spec: str, p: dict[str, Any], others: set[str]) -> bool:
         role, length, _ = SPEC.fullmatch(spec).groups("")  # type: ignore[union-attr]
-        if p["kind"] not in "ph" or (length and length[0] != "@" and length.lstrip("*") not in others):
+        address = p["kind"] == "u" and p["type"].startswith("CUdeviceptr") and role == "devptr"
+        if not (p["kind"] in "ph" or address) or (length and length[0] != "@" and length.lstrip("*") not in others):
             return False
         if role == "outtext":
             return bool(p.get("to", {}).get("type") == "char" and not p["const"])

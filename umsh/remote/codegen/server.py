@@ -49,7 +49,7 @@ def prepare(p: Parameter) -> list[str]:
     if p.role == "make":
         return [f"void* {n} = nullptr;"]
     if p.role == "devptr":
-        return [f"if (!error) error = s.check({n}, {f'uint64_t({p.length})' if p.length else '1'});"]
+        return [f"if (!error) error = s.check({n}, {elements(p) if p.length else '1'});"]
     if p.role == "intern":
         return [f"void* {n} = nullptr;"]
     if p.role == "out":

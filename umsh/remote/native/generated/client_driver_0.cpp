@@ -615,8 +615,6 @@ UMSH_EXPORT int cuGraphAddExternalSemaphoresSignalNode() { return refuse("cuGrap
 
 UMSH_EXPORT int cuGraphAddExternalSemaphoresWaitNode() { return refuse("cuGraphAddExternalSemaphoresWaitNode", 801); }
 
-UMSH_EXPORT int cuGraphAddHostNode() { return refuse("cuGraphAddHostNode", 801); }
-
 UMSH_EXPORT int cuGraphAddMemAllocNode() { return refuse("cuGraphAddMemAllocNode", 801); }
 
 UMSH_EXPORT int cuGraphAddMemFreeNode() { return refuse("cuGraphAddMemFreeNode", 801); }
@@ -751,3 +749,11 @@ UMSH_EXPORT int cuGraphEventWaitNodeSetEvent(void* hNode, void* event) {
 }
 
 UMSH_EXPORT int cuGraphExecBatchMemOpNodeSetParams() { return refuse("cuGraphExecBatchMemOpNodeSetParams", 801); }
+
+UMSH_EXPORT int cuGraphExecChildGraphNodeSetParams(void* hGraphExec, void* hNode, void* childGraph) {
+  Call call(kOp_cuGraphExecChildGraphNodeSetParams);
+  call.handle(kKindGraphExec, hGraphExec);
+  call.handle(kKindGraphNode, hNode);
+  call.handle(kKindGraph, childGraph);
+  return call.status();
+}

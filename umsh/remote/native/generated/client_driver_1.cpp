@@ -3,14 +3,6 @@
 
 using namespace umsh;
 
-UMSH_EXPORT int cuGraphExecChildGraphNodeSetParams(void* hGraphExec, void* hNode, void* childGraph) {
-  Call call(kOp_cuGraphExecChildGraphNodeSetParams);
-  call.handle(kKindGraphExec, hGraphExec);
-  call.handle(kKindGraphNode, hNode);
-  call.handle(kKindGraph, childGraph);
-  return call.status();
-}
-
 UMSH_EXPORT int cuGraphExecDestroy(void* hGraphExec) {
   Call call(kOp_cuGraphExecDestroy);
   call.handle(kKindGraphExec, hGraphExec);
@@ -46,8 +38,6 @@ UMSH_EXPORT int cuGraphExecGetFlags(void* hGraphExec, uint64_t* flags) {
   if (flags) reply.u64(flags, 8);
   return reply.ok() ? reply.result : 999;
 }
-
-UMSH_EXPORT int cuGraphExecHostNodeSetParams() { return refuse("cuGraphExecHostNodeSetParams", 801); }
 
 UMSH_EXPORT int cuGraphExecMemcpyNodeSetParams(void* hGraphExec, void* hNode, const void* copyParams, void* ctx) {
   Call call(kOp_cuGraphExecMemcpyNodeSetParams);
@@ -172,10 +162,6 @@ UMSH_EXPORT int cuGraphGetRootNodes(void* hGraph, void** rootNodes, uint64_t* nu
   if (numRootNodes) reply.u64(numRootNodes, 8);
   return reply.ok() ? reply.result : 999;
 }
-
-UMSH_EXPORT int cuGraphHostNodeGetParams() { return refuse("cuGraphHostNodeGetParams", 801); }
-
-UMSH_EXPORT int cuGraphHostNodeSetParams() { return refuse("cuGraphHostNodeSetParams", 801); }
 
 UMSH_EXPORT int cuGraphInstantiate(void** phGraphExec, void* hGraph, void** phErrorNode, char* logBuffer, uint64_t bufferSize) {
   if (phGraphExec == nullptr) return 1;
@@ -612,7 +598,7 @@ UMSH_EXPORT int cuLogsUnregisterCallback() { return refuse("cuLogsUnregisterCall
 
 UMSH_EXPORT int cuMemAddressFree(uint64_t ptr, uint64_t size) {
   Call call(kOp_cuMemAddressFree);
-  call.device(ptr);
+  call.u64(word(ptr));
   call.u64(word(size));
   return call.status();
 }
@@ -622,7 +608,7 @@ UMSH_EXPORT int cuMemAddressReserve(uint64_t* ptr, uint64_t size, uint64_t align
   call.u64(ptr != nullptr);
   call.u64(word(size));
   call.u64(word(alignment));
-  call.device(addr);
+  call.u64(word(addr));
   call.u64(word(flags));
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
@@ -773,3 +759,19 @@ UMSH_EXPORT int cuMemGetMemPool(void** pool, void* location, int type) {
 }
 
 UMSH_EXPORT int cuMemHostGetDevicePointer() { return refuse("cuMemHostGetDevicePointer", 801); }
+
+UMSH_EXPORT int cuMemHostRegister() { return refuse("cuMemHostRegister", 801); }
+
+UMSH_EXPORT int cuMemImportFromShareableHandle() { return refuse("cuMemImportFromShareableHandle", 801); }
+
+UMSH_EXPORT int cuMemMap(uint64_t ptr, uint64_t size, uint64_t offset, uint64_t handle, uint64_t flags) {
+  Call call(kOp_cuMemMap);
+  call.u64(word(ptr));
+  call.u64(word(size));
+  call.u64(word(offset));
+  call.u64(word(handle));
+  call.u64(word(flags));
+  return call.status();
+}
+
+UMSH_EXPORT int cuMemMapArrayAsync() { return refuse("cuMemMapArrayAsync", 801); }

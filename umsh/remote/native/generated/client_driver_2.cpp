@@ -3,23 +3,6 @@
 
 using namespace umsh;
 
-UMSH_EXPORT int cuMemHostRegister() { return refuse("cuMemHostRegister", 801); }
-
-UMSH_EXPORT int cuMemImportFromShareableHandle() { return refuse("cuMemImportFromShareableHandle", 801); }
-
-UMSH_EXPORT int cuMemMap(uint64_t ptr, uint64_t size, uint64_t offset, uint64_t handle, uint64_t flags) {
-  if (ptr && too_long(uint64_t(size), 8)) return 1;
-  Call call(kOp_cuMemMap);
-  call.device(ptr);
-  call.u64(word(size));
-  call.u64(word(offset));
-  call.u64(word(handle));
-  call.u64(word(flags));
-  return call.status();
-}
-
-UMSH_EXPORT int cuMemMapArrayAsync() { return refuse("cuMemMapArrayAsync", 801); }
-
 UMSH_EXPORT int cuMemPoolCreate(void** pool, const void* poolProps) {
   if (pool == nullptr) return 1;
   Call call(kOp_cuMemPoolCreate);
@@ -180,7 +163,7 @@ UMSH_EXPORT int cuMemSetMemPool(void* location, int type, void* pool) {
 
 UMSH_EXPORT int cuMemUnmap(uint64_t ptr, uint64_t size) {
   Call call(kOp_cuMemUnmap);
-  call.device(ptr);
+  call.u64(word(ptr));
   call.u64(word(size));
   return call.status();
 }
@@ -227,6 +210,7 @@ UMSH_EXPORT int cuMemcpyAtoA_v2(void* dstArray, uint64_t dstOffset, void* srcArr
 UMSH_EXPORT int cuMemcpyAtoD() { return refuse("cuMemcpyAtoD", 801); }
 
 UMSH_EXPORT int cuMemcpyAtoD_v2(uint64_t dstDevice, void* srcArray, uint64_t srcOffset, uint64_t ByteCount) {
+  if (dstDevice && too_long(uint64_t(ByteCount), 8)) return 1;
   Call call(kOp_cuMemcpyAtoD_v2);
   call.device(dstDevice);
   call.handle(kKindArray, srcArray);
@@ -271,6 +255,7 @@ UMSH_EXPORT int cuMemcpyAtoH_v2(void* dstHost, void* srcArray, uint64_t srcOffse
 UMSH_EXPORT int cuMemcpyDtoA() { return refuse("cuMemcpyDtoA", 801); }
 
 UMSH_EXPORT int cuMemcpyDtoA_v2(void* dstArray, uint64_t dstOffset, uint64_t srcDevice, uint64_t ByteCount) {
+  if (srcDevice && too_long(uint64_t(ByteCount), 8)) return 1;
   Call call(kOp_cuMemcpyDtoA_v2);
   call.handle(kKindArray, dstArray);
   call.u64(word(dstOffset));
@@ -284,6 +269,8 @@ UMSH_EXPORT int cuMemcpyDtoD() { return refuse("cuMemcpyDtoD", 801); }
 UMSH_EXPORT int cuMemcpyDtoDAsync() { return refuse("cuMemcpyDtoDAsync", 801); }
 
 UMSH_EXPORT int cuMemcpyDtoDAsync_v2(uint64_t dstDevice, uint64_t srcDevice, uint64_t ByteCount, void* hStream) {
+  if (dstDevice && too_long(uint64_t(ByteCount), 8)) return 1;
+  if (srcDevice && too_long(uint64_t(ByteCount), 8)) return 1;
   Call call(kOp_cuMemcpyDtoDAsync_v2);
   call.device(dstDevice);
   call.device(srcDevice);
@@ -293,6 +280,8 @@ UMSH_EXPORT int cuMemcpyDtoDAsync_v2(uint64_t dstDevice, uint64_t srcDevice, uin
 }
 
 UMSH_EXPORT int cuMemcpyDtoD_v2(uint64_t dstDevice, uint64_t srcDevice, uint64_t ByteCount) {
+  if (dstDevice && too_long(uint64_t(ByteCount), 8)) return 1;
+  if (srcDevice && too_long(uint64_t(ByteCount), 8)) return 1;
   Call call(kOp_cuMemcpyDtoD_v2);
   call.device(dstDevice);
   call.device(srcDevice);
@@ -334,6 +323,8 @@ UMSH_EXPORT int cuMemcpyHtoD() { return refuse("cuMemcpyHtoD", 801); }
 UMSH_EXPORT int cuMemcpyHtoDAsync() { return refuse("cuMemcpyHtoDAsync", 801); }
 
 UMSH_EXPORT int cuMemcpyPeer(uint64_t dstDevice, void* dstContext, uint64_t srcDevice, void* srcContext, uint64_t ByteCount) {
+  if (dstDevice && too_long(uint64_t(ByteCount), 8)) return 1;
+  if (srcDevice && too_long(uint64_t(ByteCount), 8)) return 1;
   Call call(kOp_cuMemcpyPeer);
   call.device(dstDevice);
   call.handle(kKindContext, dstContext);
@@ -344,6 +335,8 @@ UMSH_EXPORT int cuMemcpyPeer(uint64_t dstDevice, void* dstContext, uint64_t srcD
 }
 
 UMSH_EXPORT int cuMemcpyPeerAsync(uint64_t dstDevice, void* dstContext, uint64_t srcDevice, void* srcContext, uint64_t ByteCount, void* hStream) {
+  if (dstDevice && too_long(uint64_t(ByteCount), 8)) return 1;
+  if (srcDevice && too_long(uint64_t(ByteCount), 8)) return 1;
   Call call(kOp_cuMemcpyPeerAsync);
   call.device(dstDevice);
   call.handle(kKindContext, dstContext);
@@ -357,6 +350,7 @@ UMSH_EXPORT int cuMemcpyPeerAsync(uint64_t dstDevice, void* dstContext, uint64_t
 UMSH_EXPORT int cuMemsetD16() { return refuse("cuMemsetD16", 801); }
 
 UMSH_EXPORT int cuMemsetD16Async(uint64_t dstDevice, unsigned short us, uint64_t N, void* hStream) {
+  if (dstDevice && too_long(uint64_t(N * 2), 8)) return 1;
   Call call(kOp_cuMemsetD16Async);
   call.device(dstDevice);
   call.u64(word(us));
@@ -366,6 +360,7 @@ UMSH_EXPORT int cuMemsetD16Async(uint64_t dstDevice, unsigned short us, uint64_t
 }
 
 UMSH_EXPORT int cuMemsetD16_v2(uint64_t dstDevice, unsigned short us, uint64_t N) {
+  if (dstDevice && too_long(uint64_t(N * 2), 8)) return 1;
   Call call(kOp_cuMemsetD16_v2);
   call.device(dstDevice);
   call.u64(word(us));
@@ -445,6 +440,7 @@ UMSH_EXPORT int cuMemsetD2D8_v2(uint64_t dstDevice, uint64_t dstPitch, unsigned 
 UMSH_EXPORT int cuMemsetD32() { return refuse("cuMemsetD32", 801); }
 
 UMSH_EXPORT int cuMemsetD32Async(uint64_t dstDevice, unsigned ui, uint64_t N, void* hStream) {
+  if (dstDevice && too_long(uint64_t(N * 4), 8)) return 1;
   Call call(kOp_cuMemsetD32Async);
   call.device(dstDevice);
   call.u64(word(ui));
@@ -454,6 +450,7 @@ UMSH_EXPORT int cuMemsetD32Async(uint64_t dstDevice, unsigned ui, uint64_t N, vo
 }
 
 UMSH_EXPORT int cuMemsetD32_v2(uint64_t dstDevice, unsigned ui, uint64_t N) {
+  if (dstDevice && too_long(uint64_t(N * 4), 8)) return 1;
   Call call(kOp_cuMemsetD32_v2);
   call.device(dstDevice);
   call.u64(word(ui));
@@ -464,6 +461,7 @@ UMSH_EXPORT int cuMemsetD32_v2(uint64_t dstDevice, unsigned ui, uint64_t N) {
 UMSH_EXPORT int cuMemsetD8() { return refuse("cuMemsetD8", 801); }
 
 UMSH_EXPORT int cuMemsetD8Async(uint64_t dstDevice, unsigned char uc, uint64_t N, void* hStream) {
+  if (dstDevice && too_long(uint64_t(N), 8)) return 1;
   Call call(kOp_cuMemsetD8Async);
   call.device(dstDevice);
   call.u64(word(uc));
@@ -473,6 +471,7 @@ UMSH_EXPORT int cuMemsetD8Async(uint64_t dstDevice, unsigned char uc, uint64_t N
 }
 
 UMSH_EXPORT int cuMemsetD8_v2(uint64_t dstDevice, unsigned char uc, uint64_t N) {
+  if (dstDevice && too_long(uint64_t(N), 8)) return 1;
   Call call(kOp_cuMemsetD8_v2);
   call.device(dstDevice);
   call.u64(word(uc));
@@ -566,63 +565,17 @@ UMSH_EXPORT int cuModuleGetTexRef(void** pTexRef, void* hmod, const char* name) 
   return reply.ok() ? reply.result : 999;
 }
 
-UMSH_EXPORT int cuMulticastAddDevice(uint64_t mcHandle, int dev) {
-  Call call(kOp_cuMulticastAddDevice);
-  call.u64(word(mcHandle));
-  call.u64(word(dev));
-  return call.status();
-}
+UMSH_EXPORT int cuMulticastAddDevice() { return refuse("cuMulticastAddDevice", 801); }
 
-UMSH_EXPORT int cuMulticastBindAddr(uint64_t mcHandle, uint64_t mcOffset, uint64_t memptr, uint64_t size, uint64_t flags) {
-  Call call(kOp_cuMulticastBindAddr);
-  call.u64(word(mcHandle));
-  call.u64(word(mcOffset));
-  call.device(memptr);
-  call.u64(word(size));
-  call.u64(word(flags));
-  return call.status();
-}
+UMSH_EXPORT int cuMulticastBindAddr() { return refuse("cuMulticastBindAddr", 801); }
 
-UMSH_EXPORT int cuMulticastBindMem(uint64_t mcHandle, uint64_t mcOffset, uint64_t memHandle, uint64_t memOffset, uint64_t size, uint64_t flags) {
-  Call call(kOp_cuMulticastBindMem);
-  call.u64(word(mcHandle));
-  call.u64(word(mcOffset));
-  call.u64(word(memHandle));
-  call.u64(word(memOffset));
-  call.u64(word(size));
-  call.u64(word(flags));
-  return call.status();
-}
+UMSH_EXPORT int cuMulticastBindMem() { return refuse("cuMulticastBindMem", 801); }
 
-UMSH_EXPORT int cuMulticastCreate(uint64_t* mcHandle, const void* prop) {
-  Call call(kOp_cuMulticastCreate);
-  call.u64(mcHandle != nullptr);
-  call.blob(prop, 32);
-  Reply reply = call.reply();
-  if (reply.result != 0 && reply.empty()) return reply.result;
-  if (mcHandle) reply.u64(mcHandle, 8);
-  return reply.ok() ? reply.result : 999;
-}
+UMSH_EXPORT int cuMulticastCreate() { return refuse("cuMulticastCreate", 801); }
 
-UMSH_EXPORT int cuMulticastGetGranularity(uint64_t* granularity, const void* prop, int option) {
-  Call call(kOp_cuMulticastGetGranularity);
-  call.u64(granularity != nullptr);
-  call.blob(prop, 32);
-  call.u64(word(option));
-  Reply reply = call.reply();
-  if (reply.result != 0 && reply.empty()) return reply.result;
-  if (granularity) reply.u64(granularity, 8);
-  return reply.ok() ? reply.result : 999;
-}
+UMSH_EXPORT int cuMulticastGetGranularity() { return refuse("cuMulticastGetGranularity", 801); }
 
-UMSH_EXPORT int cuMulticastUnbind(uint64_t mcHandle, int dev, uint64_t mcOffset, uint64_t size) {
-  Call call(kOp_cuMulticastUnbind);
-  call.u64(word(mcHandle));
-  call.u64(word(dev));
-  call.u64(word(mcOffset));
-  call.u64(word(size));
-  return call.status();
-}
+UMSH_EXPORT int cuMulticastUnbind() { return refuse("cuMulticastUnbind", 801); }
 
 UMSH_EXPORT int cuOccupancyAvailableDynamicSMemPerBlock(uint64_t* dynamicSmemSize, void* func, int numBlocks, int blockSize) {
   Call call(kOp_cuOccupancyAvailableDynamicSMemPerBlock);
@@ -660,10 +613,6 @@ UMSH_EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlo
   if (numBlocks) reply.u64(numBlocks, 4);
   return reply.ok() ? reply.result : 999;
 }
-
-UMSH_EXPORT int cuOccupancyMaxActiveClusters() { return refuse("cuOccupancyMaxActiveClusters", 801); }
-
-UMSH_EXPORT int cuOccupancyMaxPotentialClusterSize() { return refuse("cuOccupancyMaxPotentialClusterSize", 801); }
 
 UMSH_EXPORT int cuParamSetSize(void* hfunc, unsigned numbytes) {
   Call call(kOp_cuParamSetSize);
@@ -782,3 +731,62 @@ UMSH_EXPORT int cuStreamCreateWithPriority(void** phStream, unsigned flags, int 
 
 UMSH_EXPORT int cuStreamDestroy_v2(void*);
 UMSH_EXPORT int cuStreamDestroy(void* a0) { return cuStreamDestroy_v2(a0); }
+
+UMSH_EXPORT int cuStreamDestroy_v2(void* hStream) {
+  Call call(kOp_cuStreamDestroy_v2);
+  call.handle(kKindStream, hStream);
+  return call.status();
+}
+
+UMSH_EXPORT int cuStreamGetAttribute(void* hStream, int attr, void* value_out) {
+  Call call(kOp_cuStreamGetAttribute);
+  call.handle(kKindStream, hStream);
+  call.u64(word(attr));
+  call.u64(value_out != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (value_out) reply.bytes(value_out, 64);
+  return reply.ok() ? reply.result : 999;
+}
+
+UMSH_EXPORT int cuStreamGetCaptureInfo(void* hStream, int* captureStatus_out, uint64_t* id_out) {
+  Call call(kOp_cuStreamGetCaptureInfo);
+  call.handle(kKindStream, hStream);
+  call.u64(captureStatus_out != nullptr);
+  call.u64(id_out != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (captureStatus_out) reply.u64(captureStatus_out, 4);
+  if (id_out) reply.u64(id_out, 8);
+  return reply.ok() ? reply.result : 999;
+}
+
+UMSH_EXPORT int cuStreamGetDevice(void* hStream, int* device) {
+  Call call(kOp_cuStreamGetDevice);
+  call.handle(kKindStream, hStream);
+  call.u64(device != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (device) reply.u64(device, 4);
+  return reply.ok() ? reply.result : 999;
+}
+
+UMSH_EXPORT int cuStreamGetFlags(void* hStream, unsigned* flags) {
+  Call call(kOp_cuStreamGetFlags);
+  call.handle(kKindStream, hStream);
+  call.u64(flags != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (flags) reply.u64(flags, 4);
+  return reply.ok() ? reply.result : 999;
+}
+
+UMSH_EXPORT int cuStreamGetGreenCtx(void* hStream, void** phCtx) {
+  Call call(kOp_cuStreamGetGreenCtx);
+  call.handle(kKindStream, hStream);
+  call.u64(phCtx != nullptr);
+  Reply reply = call.reply();
+  if (reply.result != 0 && reply.empty()) return reply.result;
+  if (phCtx) reply.u64(phCtx, 8);
+  return reply.ok() ? reply.result : 999;
+}

@@ -3,65 +3,6 @@
 
 using namespace umsh;
 
-UMSH_EXPORT int cuStreamDestroy_v2(void* hStream) {
-  Call call(kOp_cuStreamDestroy_v2);
-  call.handle(kKindStream, hStream);
-  return call.status();
-}
-
-UMSH_EXPORT int cuStreamGetAttribute(void* hStream, int attr, void* value_out) {
-  Call call(kOp_cuStreamGetAttribute);
-  call.handle(kKindStream, hStream);
-  call.u64(word(attr));
-  call.u64(value_out != nullptr);
-  Reply reply = call.reply();
-  if (reply.result != 0 && reply.empty()) return reply.result;
-  if (value_out) reply.bytes(value_out, 64);
-  return reply.ok() ? reply.result : 999;
-}
-
-UMSH_EXPORT int cuStreamGetCaptureInfo(void* hStream, int* captureStatus_out, uint64_t* id_out) {
-  Call call(kOp_cuStreamGetCaptureInfo);
-  call.handle(kKindStream, hStream);
-  call.u64(captureStatus_out != nullptr);
-  call.u64(id_out != nullptr);
-  Reply reply = call.reply();
-  if (reply.result != 0 && reply.empty()) return reply.result;
-  if (captureStatus_out) reply.u64(captureStatus_out, 4);
-  if (id_out) reply.u64(id_out, 8);
-  return reply.ok() ? reply.result : 999;
-}
-
-UMSH_EXPORT int cuStreamGetDevice(void* hStream, int* device) {
-  Call call(kOp_cuStreamGetDevice);
-  call.handle(kKindStream, hStream);
-  call.u64(device != nullptr);
-  Reply reply = call.reply();
-  if (reply.result != 0 && reply.empty()) return reply.result;
-  if (device) reply.u64(device, 4);
-  return reply.ok() ? reply.result : 999;
-}
-
-UMSH_EXPORT int cuStreamGetFlags(void* hStream, unsigned* flags) {
-  Call call(kOp_cuStreamGetFlags);
-  call.handle(kKindStream, hStream);
-  call.u64(flags != nullptr);
-  Reply reply = call.reply();
-  if (reply.result != 0 && reply.empty()) return reply.result;
-  if (flags) reply.u64(flags, 4);
-  return reply.ok() ? reply.result : 999;
-}
-
-UMSH_EXPORT int cuStreamGetGreenCtx(void* hStream, void** phCtx) {
-  Call call(kOp_cuStreamGetGreenCtx);
-  call.handle(kKindStream, hStream);
-  call.u64(phCtx != nullptr);
-  Reply reply = call.reply();
-  if (reply.result != 0 && reply.empty()) return reply.result;
-  if (phCtx) reply.u64(phCtx, 8);
-  return reply.ok() ? reply.result : 999;
-}
-
 UMSH_EXPORT int cuStreamGetId(void* hStream, uint64_t* streamId) {
   Call call(kOp_cuStreamGetId);
   call.handle(kKindStream, hStream);
@@ -758,3 +699,20 @@ UMSH_EXPORT int cuMemsetD32Async_ptsz(uint64_t dstDevice, unsigned ui, uint64_t 
 
 UMSH_EXPORT int cuMemsetD32_v2(uint64_t dstDevice, unsigned ui, uint64_t N);
 UMSH_EXPORT int cuMemsetD32_v2_ptds(uint64_t dstDevice, unsigned ui, uint64_t N) { return cuMemsetD32_v2(dstDevice, ui, N); }
+
+UMSH_EXPORT int cuMemsetD8Async(uint64_t dstDevice, unsigned char uc, uint64_t N, void* hStream);
+UMSH_EXPORT int cuMemsetD8Async_ptsz(uint64_t dstDevice, unsigned char uc, uint64_t N, void* hStream) { return cuMemsetD8Async(dstDevice, uc, N, ptsz(hStream)); }
+
+UMSH_EXPORT int cuMemsetD8_v2(uint64_t dstDevice, unsigned char uc, uint64_t N);
+UMSH_EXPORT int cuMemsetD8_v2_ptds(uint64_t dstDevice, unsigned char uc, uint64_t N) { return cuMemsetD8_v2(dstDevice, uc, N); }
+
+UMSH_EXPORT int cuSignalExternalSemaphoresAsync_ptsz() { return refuse("cuSignalExternalSemaphoresAsync_ptsz", 801); }
+
+UMSH_EXPORT int cuStreamAttachMemAsync(void* hStream, uint64_t dptr, uint64_t length, unsigned flags);
+UMSH_EXPORT int cuStreamAttachMemAsync_ptsz(void* hStream, uint64_t dptr, uint64_t length, unsigned flags) { return cuStreamAttachMemAsync(ptsz(hStream), dptr, length, flags); }
+
+UMSH_EXPORT int cuStreamBatchMemOp(void* stream, unsigned count, void* paramArray, unsigned flags);
+UMSH_EXPORT int cuStreamBatchMemOp_ptsz(void* stream, unsigned count, void* paramArray, unsigned flags) { return cuStreamBatchMemOp(ptsz(stream), count, paramArray, flags); }
+
+UMSH_EXPORT int cuStreamBatchMemOp_v2(void* stream, unsigned count, void* paramArray, unsigned flags);
+UMSH_EXPORT int cuStreamBatchMemOp_v2_ptsz(void* stream, unsigned count, void* paramArray, unsigned flags) { return cuStreamBatchMemOp_v2(ptsz(stream), count, paramArray, flags); }

@@ -3,23 +3,6 @@
 
 using namespace umsh;
 
-UMSH_EXPORT int cuMemsetD8Async(uint64_t dstDevice, unsigned char uc, uint64_t N, void* hStream);
-UMSH_EXPORT int cuMemsetD8Async_ptsz(uint64_t dstDevice, unsigned char uc, uint64_t N, void* hStream) { return cuMemsetD8Async(dstDevice, uc, N, ptsz(hStream)); }
-
-UMSH_EXPORT int cuMemsetD8_v2(uint64_t dstDevice, unsigned char uc, uint64_t N);
-UMSH_EXPORT int cuMemsetD8_v2_ptds(uint64_t dstDevice, unsigned char uc, uint64_t N) { return cuMemsetD8_v2(dstDevice, uc, N); }
-
-UMSH_EXPORT int cuSignalExternalSemaphoresAsync_ptsz() { return refuse("cuSignalExternalSemaphoresAsync_ptsz", 801); }
-
-UMSH_EXPORT int cuStreamAttachMemAsync(void* hStream, uint64_t dptr, uint64_t length, unsigned flags);
-UMSH_EXPORT int cuStreamAttachMemAsync_ptsz(void* hStream, uint64_t dptr, uint64_t length, unsigned flags) { return cuStreamAttachMemAsync(ptsz(hStream), dptr, length, flags); }
-
-UMSH_EXPORT int cuStreamBatchMemOp(void* stream, unsigned count, void* paramArray, unsigned flags);
-UMSH_EXPORT int cuStreamBatchMemOp_ptsz(void* stream, unsigned count, void* paramArray, unsigned flags) { return cuStreamBatchMemOp(ptsz(stream), count, paramArray, flags); }
-
-UMSH_EXPORT int cuStreamBatchMemOp_v2(void* stream, unsigned count, void* paramArray, unsigned flags);
-UMSH_EXPORT int cuStreamBatchMemOp_v2_ptsz(void* stream, unsigned count, void* paramArray, unsigned flags) { return cuStreamBatchMemOp_v2(ptsz(stream), count, paramArray, flags); }
-
 UMSH_EXPORT int cuStreamBeginCaptureToGraph(void* hStream, void* hGraph, void* const* dependencies, const void* dependencyData, uint64_t numDependencies, int mode);
 UMSH_EXPORT int cuStreamBeginCaptureToGraph_ptsz(void* hStream, void* hGraph, void* const* dependencies, const void* dependencyData, uint64_t numDependencies, int mode) { return cuStreamBeginCaptureToGraph(ptsz(hStream), hGraph, dependencies, dependencyData, numDependencies, mode); }
 

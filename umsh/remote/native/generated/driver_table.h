@@ -120,6 +120,7 @@ struct Driver {
   int (*cuGraphAddEmptyNode)(void**, void*, void* const*, uint64_t) = nullptr;
   int (*cuGraphAddEventRecordNode)(void**, void*, void* const*, uint64_t, void*) = nullptr;
   int (*cuGraphAddEventWaitNode)(void**, void*, void* const*, uint64_t, void*) = nullptr;
+  int (*cuGraphAddHostNode)(void**, void*, void* const*, uint64_t, const void*) = nullptr;
   int (*cuGraphAddKernelNode)(void**, void*, void* const*, uint64_t, const void*) = nullptr;
   int (*cuGraphAddKernelNode_v2)(void**, void*, void* const*, uint64_t, const void*) = nullptr;
   int (*cuGraphAddMemcpyNode)(void**, void*, void* const*, uint64_t, const void*, void*) = nullptr;
@@ -139,6 +140,7 @@ struct Driver {
   int (*cuGraphExecEventRecordNodeSetEvent)(void*, void*, void*) = nullptr;
   int (*cuGraphExecEventWaitNodeSetEvent)(void*, void*, void*) = nullptr;
   int (*cuGraphExecGetFlags)(void*, uint64_t*) = nullptr;
+  int (*cuGraphExecHostNodeSetParams)(void*, void*, const void*) = nullptr;
   int (*cuGraphExecKernelNodeSetParams)(void*, void*, const void*) = nullptr;
   int (*cuGraphExecKernelNodeSetParams_v2)(void*, void*, const void*) = nullptr;
   int (*cuGraphExecMemcpyNodeSetParams)(void*, void*, const void*, void*) = nullptr;
@@ -149,6 +151,8 @@ struct Driver {
   int (*cuGraphGetEdges_v2)(void*, void**, void**, void*, uint64_t*) = nullptr;
   int (*cuGraphGetNodes)(void*, void**, uint64_t*) = nullptr;
   int (*cuGraphGetRootNodes)(void*, void**, uint64_t*) = nullptr;
+  int (*cuGraphHostNodeGetParams)(void*, void*) = nullptr;
+  int (*cuGraphHostNodeSetParams)(void*, const void*) = nullptr;
   int (*cuGraphInstantiate)(void**, void*, void**, char*, uint64_t) = nullptr;
   int (*cuGraphInstantiateWithFlags)(void**, void*, uint64_t) = nullptr;
   int (*cuGraphInstantiateWithParams)(void**, void*, void*) = nullptr;
@@ -318,17 +322,13 @@ struct Driver {
   int (*cuModuleLoadDataEx)(void**, const void*, unsigned, int*, void**) = nullptr;
   int (*cuModuleLoadFatBinary)(void**, const void*) = nullptr;
   int (*cuModuleUnload)(void*) = nullptr;
-  int (*cuMulticastAddDevice)(uint64_t, int) = nullptr;
-  int (*cuMulticastBindAddr)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t) = nullptr;
-  int (*cuMulticastBindMem)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t) = nullptr;
-  int (*cuMulticastCreate)(uint64_t*, const void*) = nullptr;
-  int (*cuMulticastGetGranularity)(uint64_t*, const void*, int) = nullptr;
-  int (*cuMulticastUnbind)(uint64_t, int, uint64_t, uint64_t) = nullptr;
   int (*cuOccupancyAvailableDynamicSMemPerBlock)(uint64_t*, void*, int, int) = nullptr;
   int (*cuOccupancyMaxActiveBlocksPerMultiprocessor)(int*, void*, int, uint64_t) = nullptr;
   int (*cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)(int*, void*, int, uint64_t, unsigned) = nullptr;
+  int (*cuOccupancyMaxActiveClusters)(int*, void*, const void*) = nullptr;
   int (*cuOccupancyMaxPotentialBlockSize)(int*, int*, void*, void*, uint64_t, int) = nullptr;
   int (*cuOccupancyMaxPotentialBlockSizeWithFlags)(int*, int*, void*, void*, uint64_t, int, unsigned) = nullptr;
+  int (*cuOccupancyMaxPotentialClusterSize)(int*, void*, const void*) = nullptr;
   int (*cuParamSetSize)(void*, unsigned) = nullptr;
   int (*cuParamSetTexRef)(void*, int, void*) = nullptr;
   int (*cuParamSetf)(void*, int, float) = nullptr;
@@ -533,6 +533,7 @@ constexpr const char* kDriverNames[] = {
     "cuGraphAddEmptyNode",
     "cuGraphAddEventRecordNode",
     "cuGraphAddEventWaitNode",
+    "cuGraphAddHostNode",
     "cuGraphAddKernelNode",
     "cuGraphAddKernelNode_v2",
     "cuGraphAddMemcpyNode",
@@ -552,6 +553,7 @@ constexpr const char* kDriverNames[] = {
     "cuGraphExecEventRecordNodeSetEvent",
     "cuGraphExecEventWaitNodeSetEvent",
     "cuGraphExecGetFlags",
+    "cuGraphExecHostNodeSetParams",
     "cuGraphExecKernelNodeSetParams",
     "cuGraphExecKernelNodeSetParams_v2",
     "cuGraphExecMemcpyNodeSetParams",
@@ -562,6 +564,8 @@ constexpr const char* kDriverNames[] = {
     "cuGraphGetEdges_v2",
     "cuGraphGetNodes",
     "cuGraphGetRootNodes",
+    "cuGraphHostNodeGetParams",
+    "cuGraphHostNodeSetParams",
     "cuGraphInstantiate",
     "cuGraphInstantiateWithFlags",
     "cuGraphInstantiateWithParams",
@@ -731,17 +735,13 @@ constexpr const char* kDriverNames[] = {
     "cuModuleLoadDataEx",
     "cuModuleLoadFatBinary",
     "cuModuleUnload",
-    "cuMulticastAddDevice",
-    "cuMulticastBindAddr",
-    "cuMulticastBindMem",
-    "cuMulticastCreate",
-    "cuMulticastGetGranularity",
-    "cuMulticastUnbind",
     "cuOccupancyAvailableDynamicSMemPerBlock",
     "cuOccupancyMaxActiveBlocksPerMultiprocessor",
     "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
+    "cuOccupancyMaxActiveClusters",
     "cuOccupancyMaxPotentialBlockSize",
     "cuOccupancyMaxPotentialBlockSizeWithFlags",
+    "cuOccupancyMaxPotentialClusterSize",
     "cuParamSetSize",
     "cuParamSetTexRef",
     "cuParamSetf",

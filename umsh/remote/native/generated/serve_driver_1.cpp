@@ -194,34 +194,6 @@ int serve_cuLinkDestroy(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]
   return status;
 }
 
-int serve_cuMemAddressFree(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t ptr = in.u64();
-  auto size = in_scalar<uint64_t>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!error) error = s.check(ptr, 1);
-  if (error) return error;
-  int status = invoke(s.driver.cuMemAddressFree, 801, ptr, size);
-  return status;
-}
-
-int serve_cuMemAddressReserve(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool ptr_on = in.u64() != 0;
-  auto size = in_scalar<uint64_t>(in);
-  auto alignment = in_scalar<uint64_t>(in);
-  uint64_t addr = in.u64();
-  auto flags = in_scalar<uint64_t>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  uint64_t ptr{};
-  if (!error) error = s.check(addr, 1);
-  if (error) return error;
-  int status = invoke(s.driver.cuMemAddressReserve, 801, ptr_on ? &ptr : nullptr, size, alignment, addr, flags);
-  if (status != 0) return status;
-  if (ptr_on) out_scalar(out, ptr);
-  return status;
-}
-
 int serve_cuMemAdvise(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t devPtr = in.u64();
   auto count = in_scalar<uint64_t>(in);
@@ -245,23 +217,6 @@ int serve_cuMemAdvise_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused
   if (!error) error = s.check(devPtr, 1);
   if (error) return error;
   int status = invoke(s.driver.cuMemAdvise_v2, 801, devPtr, count, advice, location);
-  return status;
-}
-
-int serve_cuMemCreate(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool handle_on = in.u64() != 0;
-  auto size = in_scalar<uint64_t>(in);
-  alignas(64) unsigned char prop[32] = {};
-  bool prop_on = in.exact(prop, 32);
-  auto flags = in_scalar<uint64_t>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  uint64_t handle{};
-  if (prop_on && !error) error = translate_CUmemAllocationProp_st(s, prop, Way::kIn);
-  if (error) return error;
-  int status = invoke(s.driver.cuMemCreate, 801, handle_on ? &handle : nullptr, size, prop_on ? prop : nullptr, flags);
-  if (status != 0) return status;
-  if (handle_on) out_scalar(out, handle);
   return status;
 }
 
@@ -340,20 +295,6 @@ int serve_cuMemGetAllocationGranularity(Session& s, [[maybe_unused]] Reader& in,
   return status;
 }
 
-int serve_cuMemGetAllocationPropertiesFromHandle(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool prop_on = in.u64() != 0;
-  auto handle = in_scalar<uint64_t>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  alignas(64) unsigned char prop[32] = {};
-  if (error) return error;
-  int status = invoke(s.driver.cuMemGetAllocationPropertiesFromHandle, 801, prop_on ? prop : nullptr, handle);
-  if (status != 0) return status;
-  if (prop_on) translate_CUmemAllocationProp_st(s, prop, Way::kOut);
-  if (prop_on) out.blob(prop, 32);
-  return status;
-}
-
 int serve_cuMemGetDefaultMemPool(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   bool pool_out_on = in.u64() != 0;
   alignas(64) unsigned char location[8] = {};
@@ -396,20 +337,6 @@ int serve_cuMemGetMemPool(Session& s, [[maybe_unused]] Reader& in, [[maybe_unuse
   int status = invoke(s.driver.cuMemGetMemPool, 801, pool_on ? &pool : nullptr, location_on ? location : nullptr, type);
   if (status != 0) return status;
   if (pool_on) out.u64(s.intern(kKindMemPool, pool));
-  return status;
-}
-
-int serve_cuMemMap(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t ptr = in.u64();
-  auto size = in_scalar<uint64_t>(in);
-  auto offset = in_scalar<uint64_t>(in);
-  auto handle = in_scalar<uint64_t>(in);
-  auto flags = in_scalar<uint64_t>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!error) error = s.check(ptr, uint64_t(size));
-  if (error) return error;
-  int status = invoke(s.driver.cuMemMap, 801, ptr, size, offset, handle, flags);
   return status;
 }
 
@@ -581,43 +508,6 @@ int serve_cuMemRangeGetAttribute(Session& s, [[maybe_unused]] Reader& in, [[mayb
   return status;
 }
 
-int serve_cuMemRelease(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto handle = in_scalar<uint64_t>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (error) return error;
-  int status = invoke(s.driver.cuMemRelease, 801, handle);
-  return status;
-}
-
-int serve_cuMemRetainAllocationHandle(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool handle_on = in.u64() != 0;
-  uint64_t addr = in.u64();
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  uint64_t handle{};
-  if (error) return error;
-  int status = invoke(s.driver.cuMemRetainAllocationHandle, 801, handle_on ? &handle : nullptr, reinterpret_cast<void*>(addr));
-  if (status != 0) return status;
-  if (handle_on) out_scalar(out, handle);
-  return status;
-}
-
-int serve_cuMemSetAccess(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t ptr = in.u64();
-  auto size = in_scalar<uint64_t>(in);
-  Blob desc_in = in.blob();
-  auto count = in_scalar<uint64_t>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!error) error = s.check(ptr, 1);
-  InArray desc(desc_in, uint64_t(count), 12);
-  if (!desc.fits) return kWireError;
-  if (error) return error;
-  int status = invoke(s.driver.cuMemSetAccess, 801, ptr, size, static_cast<const void*>(desc.data()), count);
-  return status;
-}
-
 int serve_cuMemSetMemPool(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   alignas(64) unsigned char location[8] = {};
   bool location_on = in.exact(location, 8);
@@ -628,17 +518,6 @@ int serve_cuMemSetMemPool(Session& s, [[maybe_unused]] Reader& in, [[maybe_unuse
   void* pool = s.lookup(kKindMemPool, pool_id, &error);
   if (error) return error;
   int status = invoke(s.driver.cuMemSetMemPool, 801, location_on ? location : nullptr, type, pool);
-  return status;
-}
-
-int serve_cuMemUnmap(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  uint64_t ptr = in.u64();
-  auto size = in_scalar<uint64_t>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!error) error = s.check(ptr, 1);
-  if (error) return error;
-  int status = invoke(s.driver.cuMemUnmap, 801, ptr, size);
   return status;
 }
 
@@ -775,7 +654,7 @@ int serve_cuMemcpyAtoD_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unuse
   auto ByteCount = in_scalar<uint64_t>(in);
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (!error) error = s.check(dstDevice, 1);
+  if (!error) error = s.check(dstDevice, uint64_t(ByteCount));
   void* srcArray = s.lookup(kKindArray, srcArray_id, &error);
   if (error) return error;
   int status = invoke(s.driver.cuMemcpyAtoD_v2, 801, dstDevice, srcArray, srcOffset, ByteCount);
@@ -826,7 +705,7 @@ int serve_cuMemcpyDtoA_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unuse
   if (!in.finished()) return kWireError;
   int error = 0;
   void* dstArray = s.lookup(kKindArray, dstArray_id, &error);
-  if (!error) error = s.check(srcDevice, 1);
+  if (!error) error = s.check(srcDevice, uint64_t(ByteCount));
   if (error) return error;
   int status = invoke(s.driver.cuMemcpyDtoA_v2, 801, dstArray, dstOffset, srcDevice, ByteCount);
   return status;
@@ -839,8 +718,8 @@ int serve_cuMemcpyDtoDAsync_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_
   uint64_t hStream_id = in.u64();
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (!error) error = s.check(dstDevice, 1);
-  if (!error) error = s.check(srcDevice, 1);
+  if (!error) error = s.check(dstDevice, uint64_t(ByteCount));
+  if (!error) error = s.check(srcDevice, uint64_t(ByteCount));
   void* hStream = s.lookup(kKindStream, hStream_id, &error);
   if (error) return error;
   int status = invoke(s.driver.cuMemcpyDtoDAsync_v2, 801, dstDevice, srcDevice, ByteCount, hStream);
@@ -853,8 +732,8 @@ int serve_cuMemcpyDtoD_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unuse
   auto ByteCount = in_scalar<uint64_t>(in);
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (!error) error = s.check(dstDevice, 1);
-  if (!error) error = s.check(srcDevice, 1);
+  if (!error) error = s.check(dstDevice, uint64_t(ByteCount));
+  if (!error) error = s.check(srcDevice, uint64_t(ByteCount));
   if (error) return error;
   int status = invoke(s.driver.cuMemcpyDtoD_v2, 801, dstDevice, srcDevice, ByteCount);
   return status;
@@ -900,9 +779,9 @@ int serve_cuMemcpyPeer(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]]
   auto ByteCount = in_scalar<uint64_t>(in);
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (!error) error = s.check(dstDevice, 1);
+  if (!error) error = s.check(dstDevice, uint64_t(ByteCount));
   void* dstContext = s.lookup(kKindContext, dstContext_id, &error);
-  if (!error) error = s.check(srcDevice, 1);
+  if (!error) error = s.check(srcDevice, uint64_t(ByteCount));
   void* srcContext = s.lookup(kKindContext, srcContext_id, &error);
   if (error) return error;
   int status = invoke(s.driver.cuMemcpyPeer, 801, dstDevice, dstContext, srcDevice, srcContext, ByteCount);
@@ -918,9 +797,9 @@ int serve_cuMemcpyPeerAsync(Session& s, [[maybe_unused]] Reader& in, [[maybe_unu
   uint64_t hStream_id = in.u64();
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (!error) error = s.check(dstDevice, 1);
+  if (!error) error = s.check(dstDevice, uint64_t(ByteCount));
   void* dstContext = s.lookup(kKindContext, dstContext_id, &error);
-  if (!error) error = s.check(srcDevice, 1);
+  if (!error) error = s.check(srcDevice, uint64_t(ByteCount));
   void* srcContext = s.lookup(kKindContext, srcContext_id, &error);
   void* hStream = s.lookup(kKindStream, hStream_id, &error);
   if (error) return error;
@@ -935,7 +814,7 @@ int serve_cuMemsetD16Async(Session& s, [[maybe_unused]] Reader& in, [[maybe_unus
   uint64_t hStream_id = in.u64();
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (!error) error = s.check(dstDevice, 1);
+  if (!error) error = s.check(dstDevice, uint64_t(N * 2));
   void* hStream = s.lookup(kKindStream, hStream_id, &error);
   if (error) return error;
   int status = invoke(s.driver.cuMemsetD16Async, 801, dstDevice, us, N, hStream);
@@ -948,7 +827,7 @@ int serve_cuMemsetD16_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused
   auto N = in_scalar<uint64_t>(in);
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (!error) error = s.check(dstDevice, 1);
+  if (!error) error = s.check(dstDevice, uint64_t(N * 2));
   if (error) return error;
   int status = invoke(s.driver.cuMemsetD16_v2, 801, dstDevice, us, N);
   return status;
@@ -1051,7 +930,7 @@ int serve_cuMemsetD32Async(Session& s, [[maybe_unused]] Reader& in, [[maybe_unus
   uint64_t hStream_id = in.u64();
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (!error) error = s.check(dstDevice, 1);
+  if (!error) error = s.check(dstDevice, uint64_t(N * 4));
   void* hStream = s.lookup(kKindStream, hStream_id, &error);
   if (error) return error;
   int status = invoke(s.driver.cuMemsetD32Async, 801, dstDevice, ui, N, hStream);
@@ -1064,7 +943,7 @@ int serve_cuMemsetD32_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused
   auto N = in_scalar<uint64_t>(in);
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (!error) error = s.check(dstDevice, 1);
+  if (!error) error = s.check(dstDevice, uint64_t(N * 4));
   if (error) return error;
   int status = invoke(s.driver.cuMemsetD32_v2, 801, dstDevice, ui, N);
   return status;
@@ -1077,7 +956,7 @@ int serve_cuMemsetD8Async(Session& s, [[maybe_unused]] Reader& in, [[maybe_unuse
   uint64_t hStream_id = in.u64();
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (!error) error = s.check(dstDevice, 1);
+  if (!error) error = s.check(dstDevice, uint64_t(N));
   void* hStream = s.lookup(kKindStream, hStream_id, &error);
   if (error) return error;
   int status = invoke(s.driver.cuMemsetD8Async, 801, dstDevice, uc, N, hStream);
@@ -1090,7 +969,7 @@ int serve_cuMemsetD8_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]
   auto N = in_scalar<uint64_t>(in);
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (!error) error = s.check(dstDevice, 1);
+  if (!error) error = s.check(dstDevice, uint64_t(N));
   if (error) return error;
   int status = invoke(s.driver.cuMemsetD8_v2, 801, dstDevice, uc, N);
   return status;
@@ -1210,85 +1089,6 @@ int serve_cuModuleGetTexRef(Session& s, [[maybe_unused]] Reader& in, [[maybe_unu
   int status = invoke(s.driver.cuModuleGetTexRef, 801, pTexRef_on ? &pTexRef : nullptr, hmod, name_on ? name.c_str() : nullptr);
   if (status != 0) return status;
   if (pTexRef_on) out.u64(s.intern(kKindTexRef, pTexRef));
-  return status;
-}
-
-int serve_cuMulticastAddDevice(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto mcHandle = in_scalar<uint64_t>(in);
-  auto dev = in_scalar<int>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (error) return error;
-  int status = invoke(s.driver.cuMulticastAddDevice, 801, mcHandle, dev);
-  return status;
-}
-
-int serve_cuMulticastBindAddr(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto mcHandle = in_scalar<uint64_t>(in);
-  auto mcOffset = in_scalar<uint64_t>(in);
-  uint64_t memptr = in.u64();
-  auto size = in_scalar<uint64_t>(in);
-  auto flags = in_scalar<uint64_t>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (!error) error = s.check(memptr, 1);
-  if (error) return error;
-  int status = invoke(s.driver.cuMulticastBindAddr, 801, mcHandle, mcOffset, memptr, size, flags);
-  return status;
-}
-
-int serve_cuMulticastBindMem(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto mcHandle = in_scalar<uint64_t>(in);
-  auto mcOffset = in_scalar<uint64_t>(in);
-  auto memHandle = in_scalar<uint64_t>(in);
-  auto memOffset = in_scalar<uint64_t>(in);
-  auto size = in_scalar<uint64_t>(in);
-  auto flags = in_scalar<uint64_t>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (error) return error;
-  int status = invoke(s.driver.cuMulticastBindMem, 801, mcHandle, mcOffset, memHandle, memOffset, size, flags);
-  return status;
-}
-
-int serve_cuMulticastCreate(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool mcHandle_on = in.u64() != 0;
-  alignas(64) unsigned char prop[32] = {};
-  bool prop_on = in.exact(prop, 32);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  uint64_t mcHandle{};
-  if (error) return error;
-  int status = invoke(s.driver.cuMulticastCreate, 801, mcHandle_on ? &mcHandle : nullptr, prop_on ? prop : nullptr);
-  if (status != 0) return status;
-  if (mcHandle_on) out_scalar(out, mcHandle);
-  return status;
-}
-
-int serve_cuMulticastGetGranularity(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool granularity_on = in.u64() != 0;
-  alignas(64) unsigned char prop[32] = {};
-  bool prop_on = in.exact(prop, 32);
-  auto option = in_scalar<int>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  uint64_t granularity{};
-  if (error) return error;
-  int status = invoke(s.driver.cuMulticastGetGranularity, 801, granularity_on ? &granularity : nullptr, prop_on ? prop : nullptr, option);
-  if (status != 0) return status;
-  if (granularity_on) out_scalar(out, granularity);
-  return status;
-}
-
-int serve_cuMulticastUnbind(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  auto mcHandle = in_scalar<uint64_t>(in);
-  auto dev = in_scalar<int>(in);
-  auto mcOffset = in_scalar<uint64_t>(in);
-  auto size = in_scalar<uint64_t>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  if (error) return error;
-  int status = invoke(s.driver.cuMulticastUnbind, 801, mcHandle, dev, mcOffset, size);
   return status;
 }
 
@@ -1605,6 +1405,216 @@ int serve_cuStreamIsCapturing(Session& s, [[maybe_unused]] Reader& in, [[maybe_u
   int status = invoke(s.driver.cuStreamIsCapturing, 801, hStream, captureStatus_on ? &captureStatus : nullptr);
   if (status != 0) return status;
   if (captureStatus_on) out_scalar(out, captureStatus);
+  return status;
+}
+
+int serve_cuStreamSetAttribute(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t hStream_id = in.u64();
+  auto attr = in_scalar<int>(in);
+  alignas(64) unsigned char value[64] = {};
+  bool value_on = in.exact(value, 64);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* hStream = s.lookup(kKindStream, hStream_id, &error);
+  if (!error) error = refuse_launch_attribute(attr);
+  if (error) return error;
+  int status = invoke(s.driver.cuStreamSetAttribute, 801, hStream, attr, value_on ? value : nullptr);
+  return status;
+}
+
+int serve_cuStreamUpdateCaptureDependencies(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t hStream_id = in.u64();
+  Blob dependencies_in = in.blob();
+  auto numDependencies = in_scalar<uint64_t>(in);
+  auto flags = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* hStream = s.lookup(kKindStream, hStream_id, &error);
+  InHandles dependencies(s, kKindGraphNode, dependencies_in, uint64_t(numDependencies), &error);
+  if (!dependencies.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.driver.cuStreamUpdateCaptureDependencies, 801, hStream, dependencies.handles(), numDependencies, flags);
+  return status;
+}
+
+int serve_cuStreamUpdateCaptureDependencies_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t hStream_id = in.u64();
+  Blob dependencies_in = in.blob();
+  Blob dependencyData_in = in.blob();
+  auto numDependencies = in_scalar<uint64_t>(in);
+  auto flags = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* hStream = s.lookup(kKindStream, hStream_id, &error);
+  InHandles dependencies(s, kKindGraphNode, dependencies_in, uint64_t(numDependencies), &error);
+  if (!dependencies.fits) return kWireError;
+  InArray dependencyData(dependencyData_in, uint64_t(numDependencies), 8);
+  if (!dependencyData.fits) return kWireError;
+  if (error) return error;
+  int status = invoke(s.driver.cuStreamUpdateCaptureDependencies_v2, 801, hStream, dependencies.handles(), static_cast<const void*>(dependencyData.data()), numDependencies, flags);
+  return status;
+}
+
+int serve_cuStreamWaitEvent(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t hStream_id = in.u64();
+  uint64_t hEvent_id = in.u64();
+  auto Flags = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* hStream = s.lookup(kKindStream, hStream_id, &error);
+  void* hEvent = s.lookup(kKindEvent, hEvent_id, &error);
+  if (error) return error;
+  int status = invoke(s.driver.cuStreamWaitEvent, 801, hStream, hEvent, Flags);
+  return status;
+}
+
+int serve_cuStreamWaitValue32(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t stream_id = in.u64();
+  uint64_t addr = in.u64();
+  auto value = in_scalar<unsigned>(in);
+  auto flags = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* stream = s.lookup(kKindStream, stream_id, &error);
+  if (!error) error = s.check(addr, 1);
+  if (error) return error;
+  int status = invoke(s.driver.cuStreamWaitValue32, 801, stream, addr, value, flags);
+  return status;
+}
+
+int serve_cuStreamWaitValue32_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t stream_id = in.u64();
+  uint64_t addr = in.u64();
+  auto value = in_scalar<unsigned>(in);
+  auto flags = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* stream = s.lookup(kKindStream, stream_id, &error);
+  if (!error) error = s.check(addr, 1);
+  if (error) return error;
+  int status = invoke(s.driver.cuStreamWaitValue32_v2, 801, stream, addr, value, flags);
+  return status;
+}
+
+int serve_cuStreamWaitValue64(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t stream_id = in.u64();
+  uint64_t addr = in.u64();
+  auto value = in_scalar<uint64_t>(in);
+  auto flags = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* stream = s.lookup(kKindStream, stream_id, &error);
+  if (!error) error = s.check(addr, 1);
+  if (error) return error;
+  int status = invoke(s.driver.cuStreamWaitValue64, 801, stream, addr, value, flags);
+  return status;
+}
+
+int serve_cuStreamWaitValue64_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t stream_id = in.u64();
+  uint64_t addr = in.u64();
+  auto value = in_scalar<uint64_t>(in);
+  auto flags = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* stream = s.lookup(kKindStream, stream_id, &error);
+  if (!error) error = s.check(addr, 1);
+  if (error) return error;
+  int status = invoke(s.driver.cuStreamWaitValue64_v2, 801, stream, addr, value, flags);
+  return status;
+}
+
+int serve_cuStreamWriteValue32(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t stream_id = in.u64();
+  uint64_t addr = in.u64();
+  auto value = in_scalar<unsigned>(in);
+  auto flags = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* stream = s.lookup(kKindStream, stream_id, &error);
+  if (!error) error = s.check(addr, 1);
+  if (error) return error;
+  int status = invoke(s.driver.cuStreamWriteValue32, 801, stream, addr, value, flags);
+  return status;
+}
+
+int serve_cuStreamWriteValue32_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t stream_id = in.u64();
+  uint64_t addr = in.u64();
+  auto value = in_scalar<unsigned>(in);
+  auto flags = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* stream = s.lookup(kKindStream, stream_id, &error);
+  if (!error) error = s.check(addr, 1);
+  if (error) return error;
+  int status = invoke(s.driver.cuStreamWriteValue32_v2, 801, stream, addr, value, flags);
+  return status;
+}
+
+int serve_cuStreamWriteValue64(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t stream_id = in.u64();
+  uint64_t addr = in.u64();
+  auto value = in_scalar<uint64_t>(in);
+  auto flags = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* stream = s.lookup(kKindStream, stream_id, &error);
+  if (!error) error = s.check(addr, 1);
+  if (error) return error;
+  int status = invoke(s.driver.cuStreamWriteValue64, 801, stream, addr, value, flags);
+  return status;
+}
+
+int serve_cuStreamWriteValue64_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t stream_id = in.u64();
+  uint64_t addr = in.u64();
+  auto value = in_scalar<uint64_t>(in);
+  auto flags = in_scalar<unsigned>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* stream = s.lookup(kKindStream, stream_id, &error);
+  if (!error) error = s.check(addr, 1);
+  if (error) return error;
+  int status = invoke(s.driver.cuStreamWriteValue64_v2, 801, stream, addr, value, flags);
+  return status;
+}
+
+int serve_cuSurfObjectCreate(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool pSurfObject_on = in.u64() != 0;
+  alignas(64) unsigned char pResDesc[144] = {};
+  bool pResDesc_on = in.exact(pResDesc, 144);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  uint64_t pSurfObject{};
+  if (pResDesc_on && !error) error = translate_CUDA_RESOURCE_DESC_st(s, pResDesc, Way::kIn);
+  if (error) return error;
+  int status = invoke(s.driver.cuSurfObjectCreate, 801, pSurfObject_on ? &pSurfObject : nullptr, pResDesc_on ? pResDesc : nullptr);
+  if (status != 0) return status;
+  if (pSurfObject_on) out_scalar(out, pSurfObject);
+  return status;
+}
+
+int serve_cuSurfObjectDestroy(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  auto surfObject = in_scalar<uint64_t>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  if (error) return error;
+  int status = invoke(s.driver.cuSurfObjectDestroy, 801, surfObject);
+  return status;
+}
+
+int serve_cuSurfObjectGetResourceDesc(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool pResDesc_on = in.u64() != 0;
+  auto surfObject = in_scalar<uint64_t>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  alignas(64) unsigned char pResDesc[144] = {};
+  if (error) return error;
+  int status = invoke(s.driver.cuSurfObjectGetResourceDesc, 801, pResDesc_on ? pResDesc : nullptr, surfObject);
+  if (status != 0) return status;
+  if (pResDesc_on) translate_CUDA_RESOURCE_DESC_st(s, pResDesc, Way::kOut);
+  if (pResDesc_on) out.blob(pResDesc, 144);
   return status;
 }
 
