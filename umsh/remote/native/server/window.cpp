@@ -220,13 +220,54 @@ void Memory::add_foreign(uint64_t address, uint64_t nbytes) {
   if (!blocks_.count(address)) put(address, {nbytes, nbytes, 0, Block::kForeign});
 }
 
+// The range may run over blocks that lie side by side, as a client's own mappings do.
 int Memory::check(uint64_t address, uint64_t nbytes) {
   std::lock_guard<std::mutex> lock(mutex_);
   auto it = blocks_.upper_bound(address);
   if (it == blocks_.begin()) return kInvalid;
   --it;
-  uint64_t offset = address - it->first;
-  return offset <= it->second.nbytes && nbytes <= it->second.nbytes - offset ? 0 : kInvalid;
+  for (;;) {
+    uint64_t offset = address - it->first, left = it->second.nbytes - offset;
+    if (offset > it->second.nbytes) return kInvalid;
+    if (nbytes <= left) return 0;
+    address += left;
+    nbytes -= left;
+    if (++it == blocks_.end() || it->first != address) return kInvalid;
+  }
+}
+
+int Memory::reserve(uint64_t nbytes, uint64_t align, uint64_t hint, uint64_t& address) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  bool bad = nbytes == 0 || nbytes % kGranule || nbytes > window_nbytes_ || align > window_nbytes_ || (align & (align - 1));
+  if (!windowed() || bad) return windowed() ? kInvalid : kUnsupported;
+  bool at_hint = hint && hint % kGranule == 0 && addresses_.take_at(hint, nbytes);
+  address = at_hint ? hint : addresses_.take(nbytes, align > kGranule ? align : kGranule);
+  return address ? 0 : kOutOfMemory;
+}
+
+void Memory::unreserve(uint64_t address, uint64_t nbytes) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  addresses_.give(address, nbytes);
+}
+
+int Memory::charge(uint64_t nbytes) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (limit_ && (nbytes > limit_ || used_ > limit_ - nbytes)) return kOutOfMemory;
+  used_ += nbytes;
+  count(stats_->device_bytes, nbytes);
+  return 0;
+}
+
+void Memory::uncharge(uint64_t nbytes) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  used_ -= nbytes;
+  stats_->device_bytes.fetch_sub(nbytes, std::memory_order_relaxed);
+}
+
+void Memory::forget_foreign(uint64_t address, uint64_t nbytes) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (auto it = blocks_.lower_bound(address); it != blocks_.end() && it->first - address < nbytes;)
+    it = it->second.kind == Block::kForeign ? blocks_.erase(it) : std::next(it);
 }
 
 }  // namespace umsh

@@ -41,6 +41,13 @@ class Memory {
   void add_foreign(uint64_t address, uint64_t nbytes);  // a module's global: not ours to free
   int check(uint64_t address, uint64_t nbytes);
 
+  // What a client manages itself (server/vmm.cpp): ranges of the window, and the memory that it counts for.
+  int reserve(uint64_t nbytes, uint64_t align, uint64_t hint, uint64_t& address);
+  void unreserve(uint64_t address, uint64_t nbytes);
+  int charge(uint64_t nbytes);
+  void uncharge(uint64_t nbytes);
+  void forget_foreign(uint64_t address, uint64_t nbytes);
+
  private:
   struct Block {
     uint64_t nbytes;   // that the client asked for
