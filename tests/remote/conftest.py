@@ -104,16 +104,16 @@ def say_hello(end: socket.socket) -> None:
 
 
 @pytest.fixture
-def software(client_library: Path) -> Iterator[Server]:
+def start_software(client_library: Path) -> Iterator[Callable[..., Server]]:
     """Sessions on the software device: one process for each client, as umsh-serve starts them."""
     session = client_library.parent.parent / "bin" / "umsh-session"
     backend = client_library.parent / "libumsh-software.so"
     if not session.exists() or not backend.exists():
         pytest.skip("umsh-session and the software device are not built")
-    listener = socket.create_server(("127.0.0.1", 0))
+    listeners: list[socket.socket] = []
     sessions: list[subprocess.Popen[str]] = []
 
-    def serve() -> None:
+    def serve(listener: socket.socket, options: tuple[str, ...]) -> None:
         while True:
             try:
                 end, _ = listener.accept()
@@ -121,15 +121,25 @@ def software(client_library: Path) -> Iterator[Server]:
                 return
             with end:
                 say_hello(end)
-                command = [session, "--fd", str(end.fileno()), "--backend", str(backend)]
+                command = [session, "--fd", str(end.fileno()), "--backend", str(backend), *options]
                 sessions.append(subprocess.Popen(command, pass_fds=[end.fileno()], text=True))
 
-    threading.Thread(target=serve, daemon=True).start()
-    yield Server(None, listener.getsockname()[1], client_library)
-    listener.close()
+    def start(*options: str) -> Server:
+        listeners.append(socket.create_server(("127.0.0.1", 0)))
+        threading.Thread(target=serve, args=(listeners[-1], options), daemon=True).start()
+        return Server(None, listeners[-1].getsockname()[1], client_library)
+
+    yield start
+    for listener in listeners:
+        listener.close()
     for process in sessions:
         process.kill()
         process.wait()
+
+
+@pytest.fixture
+def software(start_software: Callable[..., Server]) -> Server:
+    return start_software()
 
 
 @pytest.fixture(params=["loopback", "software"])

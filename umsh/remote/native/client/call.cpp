@@ -70,7 +70,7 @@ Call::Call(Op op) : info_(call_info(op)) {
   ++mine.depth;
   slot_->writer.clear();
   if (op >= kFirstDriverCall) error_ = nvml(op) ? (session() ? 0 : 1) : ready();
-  if (!error_ && info_.needs_context && thread().current() == 0) error_ = kInvalidContext;
+  if (!error_ && info_.needs_context) error_ = ready_in_context();
 }
 
 Call::~Call() { --slots().depth; }

@@ -111,6 +111,7 @@ UMSH_EXPORT int cuDevicePrimaryCtxRelease_v2(int device) {
 UMSH_EXPORT int cuDevicePrimaryCtxReset_v2(int device) {
   if (int error = check_device(device)) return error;
   session()->memory.clear_context(primary_handle(device));
+  session()->forget_fault(primary_handle(device));
   return Call(kOp_cuDevicePrimaryCtxReset_v2).u64(uint64_t(device)).wait();
 }
 

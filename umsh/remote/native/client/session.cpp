@@ -72,6 +72,13 @@ int connect_locked() {
 
 }  // namespace
 
+// Errors after which the driver's documentation leaves only ending the process or resetting the context.
+static bool ends_context(int result) {
+  constexpr int kIllegalAddress = 700, kLaunchTimeout = 702, kAssert = 710, kStackError = 714, kLaunchFailed = 719;
+  return result == kIllegalAddress || result == kLaunchTimeout || result == kAssert ||
+         (result >= kStackError && result <= kLaunchFailed);
+}
+
 Session::Session(const Settings& s, std::unique_ptr<Connection> c)
     : settings(s), on(settings.switches), connection(std::move(c)) {}
 
@@ -127,7 +134,11 @@ int Session::result_of(const Pending& pending) {
   if (pending.lost) return kDeviceUnavailable;
   if (pending.header.deferred_result) note_deferred(pending.header);
   int deferred = take_deferred();
-  return deferred ? deferred : pending.header.result;
+  int result = deferred ? deferred : pending.header.result;
+  if (!ends_context(result)) return result;
+  fault_ = result;
+  faulty_ = thread().current();
+  return result;
 }
 
 void* Session::host_write(uint64_t cookie, uint64_t offset, uint64_t nbytes) { return downloads.place(cookie, offset, nbytes); }
@@ -161,7 +172,8 @@ int ready() {
 
 int ready_in_context() {
   if (int error = ready()) return error;
-  return thread().current() ? kSuccess : kInvalidContext;
+  uint64_t context = thread().current();
+  return context ? session()->fault_of(context) : int(kInvalidContext);
 }
 
 Thread& thread() {

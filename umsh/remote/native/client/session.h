@@ -50,6 +50,14 @@ class Session : public Receiver {
   int take_deferred() { return deferred_.load(std::memory_order_relaxed) ? deferred_.exchange(0) : 0; }
   // The result of a request that has been waited for.
   int result_of(const Pending& pending);
+  // A kernel's fault ends its context: every later call in it returns the same error, answered here or not.
+  int fault_of(uint64_t context) const {
+    bool this_one = context && context == faulty_.load(std::memory_order_relaxed);
+    return this_one ? fault_.load(std::memory_order_relaxed) : 0;
+  }
+  void forget_fault(uint64_t context) {
+    if (context == faulty_) faulty_ = 0;
+  }
   // Is there nothing that a synchronise would have to bring to the host?
   bool nothing_to_bring() const { return downloads.none() && callbacks.none() && replays.none() && mirror.clean(); }
 
@@ -62,6 +70,8 @@ class Session : public Receiver {
   int agree(uint64_t base, uint64_t nbytes, Reply& reply);
   std::atomic<uint64_t> next_index_{kFirstIndex};
   std::atomic<int> deferred_{0};
+  std::atomic<uint64_t> faulty_{0};
+  std::atomic<int> fault_{0};
 };
 
 Session* session();      // the open session, or null
