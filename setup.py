@@ -25,7 +25,9 @@ class BuildPy(build_py):
 
     def run(self) -> None:
         if sys.platform != "linux" or shutil.which("g++") is None:
-            print("umsh.remote is installed without its native parts: they need Linux and g++", file=sys.stderr)
+            print(
+                "umsh.remote is installed without its native parts: they need Linux and g++", file=sys.stderr
+            )
         else:
             runpy.run_path("umsh/remote/build.py", run_name="umsh_remote_build")["build"]()
             self.data_files = self._get_data_files()

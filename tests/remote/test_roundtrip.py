@@ -1,4 +1,4 @@
-"""Every generated call of both halves, in memory: arguments arrive, outputs return, damaged payloads never crash."""
+"""Every generated call in memory: arguments arrive, outputs return, damaged payloads never crash."""
 
 from __future__ import annotations
 
@@ -35,7 +35,11 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, content in roundtrip.files().items():
         (folder / name).write_text(content)
     halves = [*NATIVE.glob("generated/client_*.cpp"), *NATIVE.glob("generated/serve_*.cpp")]
-    shared = [NATIVE / "generated/dispatch.cpp", NATIVE / "generated/structs.cpp", NATIVE / "server/structs.cpp"]
+    shared = [
+        NATIVE / "generated/dispatch.cpp",
+        NATIVE / "generated/structs.cpp",
+        NATIVE / "server/structs.cpp",
+    ]
     return compile_all([*folder.glob("*.cpp"), *halves, *shared, PROGRAM / "main.cpp"], folder)
 
 

@@ -43,8 +43,8 @@ WIRE = "wire/*.cpp"
 TARGETS = (
     Target("lib/libcuda.so.1", ("client/*.cpp", WIRE, "generated/client_driver*.cpp"), "client/call.cpp",
            ("-ldl", "-lpthread"), exports='cu*; extern "C++" { umsh::*; };'),
-    Target("lib/libnvidia-ml.so.1", ("nvml/*.cpp", "client/log.cpp", "generated/client_nvml*.cpp"), "nvml/nvml.cpp",
-           ("-Wl,-rpath,$ORIGIN",), "lib/libcuda.so.1", "nvml*;"),
+    Target("lib/libnvidia-ml.so.1", ("nvml/*.cpp", "client/log.cpp", "generated/client_nvml*.cpp"),
+           "nvml/nvml.cpp", ("-Wl,-rpath,$ORIGIN",), "lib/libcuda.so.1", "nvml*;"),
     Target("lib/libumsh-software.so", ("software/*.cpp",), "software/device.h", ("-ldl", "-lpthread"),
            exports="cu*; nvml*; umsh_*;"),
     Target("bin/umsh-session", ("server/*.cpp", WIRE, "generated/serve_*.cpp", "generated/dispatch.cpp",
@@ -113,15 +113,15 @@ def build(output: Path = HERE, sanitize: str = "", jobs: int = 0) -> list[Path]:
     flags = (*SANITIZERS[sanitize], "-g") if sanitize else ()
     objects = output / "objects"
     objects.mkdir(parents=True, exist_ok=True)
-    wanted = [t for t in TARGETS if (NATIVE / t.needs).exists()]
-    sources = sorted({s for t in wanted for s in sources_of(t)}, key=lambda p: -p.stat().st_size)
+    wanted = {t: sources_of(t) for t in TARGETS if (NATIVE / t.needs).exists()}
+    sources = sorted({s for listed in wanted.values() for s in listed}, key=lambda p: -p.stat().st_size)
     newest = headers_newest()
     with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
         waiting = {s: pool.submit(compile_one, s, objects, flags, newest) for s in sources}
     made, failed = [], []
-    for target in wanted:
+    for target, listed in wanted.items():
         try:
-            made.append(link(target, [waiting[s].result() for s in sources_of(target)], output, flags))
+            made.append(link(target, [waiting[s].result() for s in listed], output, flags))
         except BuildError as error:
             failed.append(f"{target.path}: {error}")
     if failed:
@@ -132,7 +132,9 @@ def build(output: Path = HERE, sanitize: str = "", jobs: int = 0) -> list[Path]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--output", type=Path, default=HERE, help="gets lib/ and bin/ (default: the package)")
-    parser.add_argument("--sanitize", choices=sorted(SANITIZERS), default="", help="a build that checks itself")
+    parser.add_argument(
+        "--sanitize", choices=sorted(SANITIZERS), default="", help="a build that checks itself"
+    )
     parser.add_argument("--jobs", type=int, default=0, help="compilers at once (default: one a core)")
     asked = parser.parse_args()
     try:

@@ -15,7 +15,8 @@ GENERATED = Path(__file__).resolve().parents[1] / "native" / "generated"
 CALLS_PER_FILE = 110
 CLIENT_HEAD = tables.MARK + '#include "client/generated.h"\n\nusing namespace umsh;\n\n'
 SERVER_HEAD = (
-    tables.MARK + '#include "generated/serve.h"\n#include "generated/structs.h"\n#include "server/session.h"\n#include "server/structs.h"\n\n'
+    tables.MARK
+    + '#include "generated/serve.h"\n#include "generated/structs.h"\n#include "server/session.h"\n#include "server/structs.h"\n\n'
     "namespace umsh {\n\nusing InHandles = InHandlesOf<Session>;\n\n"
 )
 
@@ -65,7 +66,9 @@ def files() -> tuple[dict[str, str], str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when something would change")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit 1 when something would change"
+    )
     check = parser.parse_args().check
     generated, document = files()
     wanted = {GENERATED / name: text for name, text in generated.items()}

@@ -103,7 +103,10 @@ def export(call: Call) -> str:
         lines += encode(p)
     if call.has_reply:
         # Some calls say how much room they need by an error and a count; outputs are read whenever they came.
-        lines += ["Reply reply = call.reply();", "if (reply.result != 0 && reply.empty()) return reply.result;"]
+        lines += [
+            "Reply reply = call.reply();",
+            "if (reply.result != 0 && reply.empty()) return reply.result;",
+        ]
         for p in call.parameters:
             lines += decode(p)
         handles = [p for p in call.parameters if p.role == "make"]

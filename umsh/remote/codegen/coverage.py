@@ -35,7 +35,10 @@ def percent(part: int, whole: int) -> str:
 
 
 def summary(libraries: dict[str, list[Call]], totals: dict[str, int], ran: set[str]) -> list[str]:
-    rows = ["| Library | header | public calls | described | executed on a device | paper (published) |", "|---|---|---|---|---|---|"]
+    rows = [
+        "| Library | header | public calls | described | executed on a device | paper (published) |",
+        "|---|---|---|---|---|---|",
+    ]
     for library, total in totals.items():
         public = [c for c in libraries.get(library, ()) if c.current]
         described = sum(not c.unsupported for c in public)
@@ -54,20 +57,34 @@ def classes(libraries: dict[str, list[Call]]) -> list[str]:
         ways = Counter(c.travels for c in served)
         hand = sum("hand" in (c.client, c.server) for c in served)
         blocking, card = sum(c.blocking for c in served), sum(c.changes_card for c in served)
-        rows.append(f"| {TITLES[library]} | " + " | ".join(str(ways[w]) for w in WAYS) + f" | {hand} | {blocking} | {card} |")
+        rows.append(
+            f"| {TITLES[library]} | "
+            + " | ".join(str(ways[w]) for w in WAYS)
+            + f" | {hand} | {blocking} | {card} |"
+        )
     rows += ["", "*local*: answered by the client. *cached*: asked once. *async*: sent without waiting. *sync*: one round trip. "
              "*Refused by default*: changes the card's state; `umsh-serve` must be told to allow it."]  # fmt: skip
     return rows
 
 
 def missing(libraries: dict[str, list[Call]]) -> list[str]:
-    rows = ["", "## Not served", "", "Each returns *not supported*, changes nothing and names itself once on stderr."]
+    rows = [
+        "",
+        "## Not served",
+        "",
+        "Each returns *not supported*, changes nothing and names itself once on stderr.",
+    ]
     for library, calls in libraries.items():
         reasons: dict[str, list[str]] = {}
         for c in calls:
             if c.current and c.unsupported:
                 reasons.setdefault(c.unsupported, []).append(c.name)
-        rows += ["", f"### {TITLES[library]}", "", *(f"- {r}: " + ", ".join(f"`{n}`" for n in reasons[r]) for r in sorted(reasons))]
+        rows += [
+            "",
+            f"### {TITLES[library]}",
+            "",
+            *(f"- {r}: " + ", ".join(f"`{n}`" for n in reasons[r]) for r in sorted(reasons)),
+        ]
     return rows
 
 
@@ -78,4 +95,8 @@ def document(libraries: dict[str, list[Call]]) -> str:
     results = executed()
     ran = set().union(*results.values()) if results else set()
     named = ", ".join(f"`{n}`" for n in results) or "none is committed yet"
-    return HEAD.format(results=named) + "\n".join([*summary(libraries, totals, ran), *classes(libraries), *missing(libraries)]) + "\n"
+    return (
+        HEAD.format(results=named)
+        + "\n".join([*summary(libraries, totals, ran), *classes(libraries), *missing(libraries)])
+        + "\n"
+    )

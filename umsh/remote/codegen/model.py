@@ -23,7 +23,9 @@ class Parameter:
     role: str
     element: str = ""  # C type of what a pointer points to; "" for a struct
     size: int = 0  # bytes of one element
-    length: str = ""  # parameter with the number of elements, "*p" through a pointer, a number, "@C++ expression"
+    length: str = (
+        ""  # parameter with the number of elements, "*p" through a pointer, a number, "@C++ expression"
+    )
     kind: str = ""  # kind of a handle
     struct: str = ""  # struct whose handles and pointers need translation
 

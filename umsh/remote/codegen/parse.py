@@ -42,7 +42,14 @@ class Layouts:
             return {**made, "kind": "e"}
         if c.kind in (self.k.FLOAT, self.k.DOUBLE):
             return {**made, "kind": "f"}
-        signed = c.kind in (self.k.INT, self.k.LONG, self.k.LONGLONG, self.k.SHORT, self.k.CHAR_S, self.k.SCHAR)
+        signed = c.kind in (
+            self.k.INT,
+            self.k.LONG,
+            self.k.LONGLONG,
+            self.k.SHORT,
+            self.k.CHAR_S,
+            self.k.SCHAR,
+        )
         return {**made, "kind": "v" if c.kind == self.k.VOID else "i" if signed else "u"}
 
     def pointer(self, pointee: Any) -> dict[str, Any]:
@@ -74,7 +81,9 @@ class Layouts:
         ]
         made["union"] = declaration.kind.name == "UNION_DECL"
 
-    def pointers(self, c: Any, base: int, path: tuple[str, ...], shared: bool) -> Iterator[tuple[int, str, str]]:
+    def pointers(
+        self, c: Any, base: int, path: tuple[str, ...], shared: bool
+    ) -> Iterator[tuple[int, str, str]]:
         """Offset, kind and path of every pointer below, also of those that are alternatives of a union."""
         for f in c.get_fields():
             t = f.type.get_canonical()
@@ -163,7 +172,10 @@ def main() -> None:
         pattern = {"driver": r"define CUDA_VERSION (\d+)", "cudart": r"define CUDART_VERSION\s+(\d+)",
                    "nvml": r"define NVML_API_VERSION\s+(\d+)"}[library]  # fmt: skip
         made["libraries"][library]["version"] = version_of(text, pattern)
-    for library, define in (("driver", "__CUDA_API_VERSION_INTERNAL"), ("nvml", "NVML_NO_UNVERSIONED_FUNC_DEFS")):
+    for library, define in (
+        ("driver", "__CUDA_API_VERSION_INTERNAL"),
+        ("nvml", "NVML_NO_UNVERSIONED_FUNC_DEFS"),
+    ):
         path, args = find(include, HEADERS[library]), [f"-D{define}", *base]
         every = functions(cindex, path, args, PREFIX[library], layouts)
         public = made["libraries"][library]["functions"]

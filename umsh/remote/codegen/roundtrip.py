@@ -39,7 +39,11 @@ def scalar(p: Parameter, i: int, call: Call) -> Lines:
 
 def device(p: Parameter, i: int, _: Call) -> Lines:
     cast = f"reinterpret_cast<void*>({p.name}_at)" if p.role == "address" else f"{p.name}_at"
-    return [f"uint64_t {p.name}_at = address();", f"auto {p.name} = {cast};"], [f'check(w[{i}] == {p.name}_at, "{p.name}");'], []
+    return (
+        [f"uint64_t {p.name}_at = address();", f"auto {p.name} = {cast};"],
+        [f'check(w[{i}] == {p.name}_at, "{p.name}");'],
+        [],
+    )
 
 
 def handle(p: Parameter, i: int, _: Call) -> Lines:
@@ -52,13 +56,19 @@ def new_handle(p: Parameter, i: int, _: Call) -> Lines:
     n = p.name
     null = f"chance(4) ? nullptr : &{n}_out" if p.role == "intern" else f"&{n}_out"
     before = [f"void* {n}_real = fresh();", f"void* {n}_out = nullptr;", f"void** {n} = {null};"]
-    inside = [f'check((w[{i}] != 0) == ({n} != nullptr), "{n}");', f"if (w[{i}]) *reinterpret_cast<void**>(w[{i}]) = {n}_real;"]
+    inside = [
+        f'check((w[{i}] != 0) == ({n} != nullptr), "{n}");',
+        f"if (w[{i}]) *reinterpret_cast<void**>(w[{i}]) = {n}_real;",
+    ]
     return before, inside, [f'if ({n}) check(real_of(kKind{p.kind}, {n}_out) == {n}_real, "{n} back");']
 
 
 def text(p: Parameter, i: int, _: Call) -> Lines:
     n = p.name
-    before = [f"std::string {n}_text = letters(below(40));", f"const char* {n} = chance(8) ? nullptr : {n}_text.c_str();"]
+    before = [
+        f"std::string {n}_text = letters(below(40));",
+        f"const char* {n} = chance(8) ? nullptr : {n}_text.c_str();",
+    ]
     inside = [f'check({n} ? w[{i}] && {n}_text == reinterpret_cast<const char*>(w[{i}]) : !w[{i}], "{n}");']
     return before, inside, []
 
@@ -76,14 +86,23 @@ def one(p: Parameter, i: int, _: Call) -> Lines:
     if p.role == "count":
         before += [f"*{n}_mem.as<{t}>() = {t}(below(6));", f"uint64_t {n}_sent = uint64_t(*{n}_mem.as<{t}>());",
                    f"*{n}_new.as<{t}>() = {t}(below({n}_sent + 1));"]  # fmt: skip
-    before += [f"std::memcpy({n}_old.data(), {n}_mem.data(), {size});", f"auto* {n} = {null}{n}_mem.as<{t}>();"]
+    before += [
+        f"std::memcpy({n}_old.data(), {n}_mem.data(), {size});",
+        f"auto* {n} = {null}{n}_mem.as<{t}>();",
+    ]
     inside = [f'check((w[{i}] != 0) == ({n} != nullptr), "{n}");']
     if p.role != "out":
-        inside.append(f'if (w[{i}]) check(!std::memcmp(reinterpret_cast<void*>(w[{i}]), {n}_old.data(), {size}), "{n} in");')
+        inside.append(
+            f'if (w[{i}]) check(!std::memcmp(reinterpret_cast<void*>(w[{i}]), {n}_old.data(), {size}), "{n} in");'
+        )
     if p.role == "in":
         return before, inside, []
     inside.append(f"if (w[{i}]) std::memcpy(reinterpret_cast<void*>(w[{i}]), {n}_new.data(), {size});")
-    return before, inside, [f'if ({n}) check(!std::memcmp({n}_mem.data(), {n}_new.data(), {size}), "{n} back");']
+    return (
+        before,
+        inside,
+        [f'if ({n}) check(!std::memcmp({n}_mem.data(), {n}_new.data(), {size}), "{n} back");'],
+    )
 
 
 def filled(p: Parameter) -> str:
@@ -101,11 +120,21 @@ def array(p: Parameter, i: int, _: Call) -> Lines:
               f"auto* {n} = chance(8) ? nullptr : {n}_mem.as<{t}>();"]  # fmt: skip
     inside = [f'check((w[{i}] != 0) == ({n} != nullptr), "{n}");']
     if p.role in ("inarray", "inoutarray"):
-        inside.append(f'if (w[{i}]) check(!std::memcmp(reinterpret_cast<void*>(w[{i}]), {n}_old.data(), {n}_old.size()), "{n} in");')
+        inside.append(
+            f'if (w[{i}]) check(!std::memcmp(reinterpret_cast<void*>(w[{i}]), {n}_old.data(), {n}_old.size()), "{n} in");'
+        )
     if p.role == "inarray":
         return before, inside, []
-    inside.append(f"if (w[{i}]) std::memcpy(reinterpret_cast<void*>(w[{i}]), {n}_new.data(), {n}_new.size());")
-    return before, inside, [f'if ({n}) check(!std::memcmp({n}_mem.data(), {n}_new.data(), {filled(p)} * {p.size}), "{n} back");']
+    inside.append(
+        f"if (w[{i}]) std::memcpy(reinterpret_cast<void*>(w[{i}]), {n}_new.data(), {n}_new.size());"
+    )
+    return (
+        before,
+        inside,
+        [
+            f'if ({n}) check(!std::memcmp({n}_mem.data(), {n}_new.data(), {filled(p)} * {p.size}), "{n} back");'
+        ],
+    )
 
 
 def out_text(p: Parameter, i: int, _: Call) -> Lines:
@@ -122,7 +151,9 @@ def handles_in(p: Parameter, i: int, _: Call) -> Lines:
     before = [f"std::vector<void*> {n}_all({length(p)} + 1), {n}_real({length(p)} + 1);",
               f"for (uint64_t i = 0; i < {length(p)}; ++i) {n}_all[i] = known(kKind{p.kind}, {n}_real[i] = fresh());",
               f"auto* {n} = {n}_all.data();"]  # fmt: skip
-    inside = [f'check(w[{i}] && !std::memcmp(reinterpret_cast<void*>(w[{i}]), {n}_real.data(), 8 * ({length(p)})), "{n}");']
+    inside = [
+        f'check(w[{i}] && !std::memcmp(reinterpret_cast<void*>(w[{i}]), {n}_real.data(), 8 * ({length(p)})), "{n}");'
+    ]
     return before, inside, []
 
 
@@ -130,7 +161,9 @@ def handles_out(p: Parameter, i: int, _: Call) -> Lines:
     n = p.name
     before = [f"std::vector<void*> {n}_all({length(p)} + 1), {n}_real({length(p)} + 1);",
               f"for (void*& each : {n}_real) each = fresh();", f"auto* {n} = {n}_all.data();"]  # fmt: skip
-    inside = [f"if (w[{i}]) std::memcpy(reinterpret_cast<void*>(w[{i}]), {n}_real.data(), 8 * ({length(p)}));"]
+    inside = [
+        f"if (w[{i}]) std::memcpy(reinterpret_cast<void*>(w[{i}]), {n}_real.data(), 8 * ({length(p)}));"
+    ]
     after = f'for (uint64_t i = 0; i < {filled(p)}; ++i) check(real_of(kKind{p.kind}, {n}_all[i]) == {n}_real[i], "{n} back");'
     return before, inside, [after]
 

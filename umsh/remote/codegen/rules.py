@@ -44,7 +44,9 @@ def hand_written() -> tuple[set[str], set[str]]:
     """The calls that the client exports and the server serves by hand: their sources say so themselves."""
     native = TABLES.parent / "native"
     client = [p for folder in ("client", "nvml") for p in sorted((native / folder).glob("*.cpp"))]
-    exported = {n for p in client for n in re.findall(r"^UMSH_EXPORT [\w* ]+?\*?(\w+)\(", p.read_text(), re.M)}
+    exported = {
+        n for p in client for n in re.findall(r"^UMSH_EXPORT [\w* ]+?\*?(\w+)\(", p.read_text(), re.M)
+    }
     server = sorted((native / "server").glob("*.cpp"))
     served = {n for p in server for n in re.findall(r"^int serve_(\w+)\(", p.read_text(), re.M)}
     return exported, served
@@ -59,7 +61,9 @@ class Rules:
         self.layouts = structs
         self.kinds: dict[str, str] = self.table["handles"]
         self.exported, self.served = hand_written()
-        self.rules = [(re.compile(r["call"]), re.compile(r["parameter"]), r["is"]) for r in self.table["rule"]]
+        self.rules = [
+            (re.compile(r["call"]), re.compile(r["parameter"]), r["is"]) for r in self.table["rule"]
+        ]
 
     def named(self, section: str, key: str, name: str) -> bool:
         patterns: Iterable[str] = self.table.get(section, {}).get(key, ())
@@ -84,7 +88,9 @@ class Rules:
     def fits(self, spec: str, p: dict[str, Any], others: set[str]) -> bool:
         role, length, _ = SPEC.fullmatch(spec).groups("")  # type: ignore[union-attr]
         address = p["kind"] == "u" and p["type"].startswith("CUdeviceptr") and role == "devptr"
-        if not (p["kind"] in "ph" or address) or (length and length[0] != "@" and length.lstrip("*") not in others):
+        if not (p["kind"] in "ph" or address) or (
+            length and length[0] != "@" and length.lstrip("*") not in others
+        ):
             return False
         if role == "outtext":
             return bool(p.get("to", {}).get("type") == "char" and not p["const"])
@@ -97,7 +103,11 @@ class Rules:
             to, const = p["to"], "const " if p["const"] else ""
             if to["kind"] in "hp":
                 return "void* const*" if const else "void**"
-            return f"{const}{scalar(to) if to['kind'] != 's' else ''}".strip() + "*" if self.flat(to) else f"{const}void*"
+            return (
+                f"{const}{scalar(to) if to['kind'] != 's' else ''}".strip() + "*"
+                if self.flat(to)
+                else f"{const}void*"
+            )
         made = scalar(p)
         if not made:
             raise TableError(f"{p['name']}: a {p['type']} by value")
@@ -127,8 +137,9 @@ class Rules:
         if role in ("bytes", "bytesin"):
             role, size = ("inarray" if p["const"] or role == "bytesin" else "outarray"), 1
         struct = base.get("struct", "")
-        if struct and self.layouts[struct]["pointers"] and role not in ("null", "hand"):
-            if struct not in self.table.get("struct", {}):
+        described = struct in self.table.get("struct", {})
+        if struct and (described or self.layouts[struct]["pointers"]) and role not in ("null", "hand"):
+            if not described:
                 raise TableError(f"{call}: {p['name']}: {struct} holds pointers and has no rule")
             if length and not self.table["struct"][struct].get("raw"):
                 raise TableError(f"{call}: {p['name']}: an array of {struct}, which holds pointers")
@@ -188,7 +199,11 @@ def describe(rules: Rules, name: str, prototype: dict[str, Any], current: bool) 
         call.types = [rules.c_type(p) for p in prototype["parameters"]]
     except TableError as error:
         call.unsupported = call.unsupported or str(error)
-    if call.unsupported or call.alias or (call.client == "hand" and (call.server == "hand" or call.travels == "local")):
+    if (
+        call.unsupported
+        or call.alias
+        or (call.client == "hand" and (call.server == "hand" or call.travels == "local"))
+    ):
         return call
     parameters = prototype["parameters"]
     counted = any(COUNT.search(p["name"]) for p in parameters) and any(p["kind"] == "p" for p in parameters)

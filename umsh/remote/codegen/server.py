@@ -57,7 +57,11 @@ def prepare(p: Parameter) -> list[str]:
             return [f"{p.element} {n}{{}};"]
         return [f"alignas(64) unsigned char {n}[{p.size}] = {{}};"]
     if p.role == "versioned":
-        made = [f"if ({n}.data() && !error) error = translate_{p.struct}(s, {n}.data(), Way::kIn);"] if p.struct else []
+        made = (
+            [f"if ({n}.data() && !error) error = translate_{p.struct}(s, {n}.data(), Way::kIn);"]
+            if p.struct
+            else []
+        )
         return [f"if (!{n}.fits) return kWireError;", *made]
     if p.role in ("in", "inout") and p.struct:
         return [f"if ({n}_on && !error) error = translate_{p.struct}(s, {n}, Way::kIn);"]
@@ -66,7 +70,10 @@ def prepare(p: Parameter) -> list[str]:
     if p.role == "inoutarray":
         return [f"InOutArray {n}({n}_in, {elements(p)}, {p.size});", f"if (!{n}.fits) return kWireError;"]
     if p.role == "inhandles":
-        return [f"InHandles {n}(s, kKind{p.kind}, {n}_in, {elements(p)}, &error);", f"if (!{n}.fits) return kWireError;"]
+        return [
+            f"InHandles {n}(s, kKind{p.kind}, {n}_in, {elements(p)}, &error);",
+            f"if (!{n}.fits) return kWireError;",
+        ]
     if p.role in ("outarray", "outhandles", "outtext"):
         return [f"OutArray {n}({n}_on, {elements(p)}, {p.size});"]
     return []
@@ -95,7 +102,9 @@ def argument(p: Parameter) -> str:
         return f"{n}.data()"
     if p.role in ("inarray", "inoutarray", "outarray", "outtext"):
         const = "const " if p.c_type.startswith("const") else ""
-        return f"static_cast<{const}{p.element or ('void*' if p.c_type == 'void**' else 'void')}*>({n}.data())"
+        return (
+            f"static_cast<{const}{p.element or ('void*' if p.c_type == 'void**' else 'void')}*>({n}.data())"
+        )
     if p.role in ("inhandles", "outhandles"):
         return f"{n}.handles()"
     return n

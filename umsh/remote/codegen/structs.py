@@ -47,7 +47,9 @@ def translation_bodies(holders: list[Rules]) -> str:
         for path in rule.get("device", ()):
             lines.append(f"  check_device(s, data, {field_of(layout, path)}, way, &error);")
         body = "\n".join([*lines, "  return error;"])
-        made.append(f"int translate_{name}([[maybe_unused]] Session& s, void* data, Way way) {{\n{body}\n}}\n")
+        made.append(
+            f"int translate_{name}([[maybe_unused]] Session& s, void* data, Way way) {{\n{body}\n}}\n"
+        )
     return "\n".join([*made, "}  // namespace umsh\n"])
 
 

@@ -854,6 +854,7 @@ int serve_cuGraphAddMemsetNode(Session& s, [[maybe_unused]] Reader& in, [[maybe_
   void* hGraph = s.lookup(kKindGraph, hGraph_id, &error);
   InHandles dependencies(s, kKindGraphNode, dependencies_in, uint64_t(numDependencies), &error);
   if (!dependencies.fits) return kWireError;
+  if (memsetParams_on && !error) error = translate_CUDA_MEMSET_NODE_PARAMS_st(s, memsetParams, Way::kIn);
   void* ctx = s.lookup(kKindContext, ctx_id, &error);
   if (error) return error;
   int status = invoke(s.driver.cuGraphAddMemsetNode, 801, &phGraphNode, hGraph, dependencies.handles(), numDependencies, memsetParams_on ? memsetParams : nullptr, ctx);
@@ -1075,6 +1076,7 @@ int serve_cuGraphExecMemsetNodeSetParams(Session& s, [[maybe_unused]] Reader& in
   int error = 0;
   void* hGraphExec = s.lookup(kKindGraphExec, hGraphExec_id, &error);
   void* hNode = s.lookup(kKindGraphNode, hNode_id, &error);
+  if (memsetParams_on && !error) error = translate_CUDA_MEMSET_NODE_PARAMS_st(s, memsetParams, Way::kIn);
   void* ctx = s.lookup(kKindContext, ctx_id, &error);
   if (error) return error;
   int status = invoke(s.driver.cuGraphExecMemsetNodeSetParams, 801, hGraphExec, hNode, memsetParams_on ? memsetParams : nullptr, ctx);
@@ -1367,6 +1369,7 @@ int serve_cuGraphMemsetNodeGetParams(Session& s, [[maybe_unused]] Reader& in, [[
   if (error) return error;
   int status = invoke(s.driver.cuGraphMemsetNodeGetParams, 801, hNode, nodeParams_on ? nodeParams : nullptr);
   if (status != 0) return status;
+  if (nodeParams_on) translate_CUDA_MEMSET_NODE_PARAMS_st(s, nodeParams, Way::kOut);
   if (nodeParams_on) out.blob(nodeParams, 40);
   return status;
 }
@@ -1378,6 +1381,7 @@ int serve_cuGraphMemsetNodeSetParams(Session& s, [[maybe_unused]] Reader& in, [[
   if (!in.finished()) return kWireError;
   int error = 0;
   void* hNode = s.lookup(kKindGraphNode, hNode_id, &error);
+  if (nodeParams_on && !error) error = translate_CUDA_MEMSET_NODE_PARAMS_st(s, nodeParams, Way::kIn);
   if (error) return error;
   int status = invoke(s.driver.cuGraphMemsetNodeSetParams, 801, hNode, nodeParams_on ? nodeParams : nullptr);
   return status;

@@ -5,6 +5,12 @@
 
 namespace umsh {
 
+int translate_CUDA_MEMSET_NODE_PARAMS_st([[maybe_unused]] Session& s, void* data, Way way) {
+  int error = 0;
+  check_device(s, data, 0, way, &error);
+  return error;
+}
+
 int translate_CUmemAllocationProp_st([[maybe_unused]] Session& s, void* data, Way way) {
   int error = 0;
   require_null(data, 16, way, &error);

@@ -9,6 +9,7 @@ struct Session;
 
 int translate_CUlaunchAttributeValue_union(Session& s, void* data, Way way);
 int translate_CUDA_RESOURCE_DESC_st(Session& s, void* data, Way way);
+int translate_CUDA_MEMSET_NODE_PARAMS_st(Session& s, void* data, Way way);
 int translate_CUmemAllocationProp_st(Session& s, void* data, Way way);
 int translate_CUmemPoolProps_st(Session& s, void* data, Way way);
 int translate_CUgraphExecUpdateResultInfo_st(Session& s, void* data, Way way);
