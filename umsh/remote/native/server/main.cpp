@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "server/describe.h"
 #include "server/executor.h"
 #include "wire/socket.h"
 
@@ -18,12 +19,17 @@ namespace {
 struct Arguments {
   int fd = -1, stats_fd = -1;
   std::string backend, nvml;
+  bool describe = false;
   Limits limits;
 };
 
 bool parse(int argc, char** argv, Arguments& out) {
   for (int i = 1; i < argc; ++i) {
     std::string name = argv[i];
+    if (name == "--describe") {
+      out.describe = true;
+      continue;
+    }
     if (name == "--allow-card-changes") {
       out.limits.card_changes = true;
       continue;
@@ -37,7 +43,7 @@ bool parse(int argc, char** argv, Arguments& out) {
     else if (name == "--memory-limit") out.limits.memory_nbytes = std::strtoull(value, nullptr, 10);
     else if (name != "--session") return false;  // a number that only helps to find this process
   }
-  return out.fd >= 0 && !out.backend.empty();
+  return (out.fd >= 0 || out.describe) && !out.backend.empty();
 }
 
 Stats* open_stats(int fd) {
@@ -62,6 +68,7 @@ int main(int argc, char** argv) {
                          "[--session ID] [--allow-card-changes]\n");
     return 2;
   }
+  if (arguments.describe) return describe(arguments.backend.c_str());
   Stats* stats = open_stats(arguments.stats_fd);
   stats->pid = uint64_t(getpid());
   stats->last_activity_ns = monotonic_ns();
@@ -76,7 +83,9 @@ int main(int argc, char** argv) {
   if (!session->driver.cuInit || session->driver.cuInit(0) != 0) return fail("no device", arguments.backend.c_str());
   stats->state = 1;
   prepare_socket(arguments.fd, int(kDeadSeconds));
-  int result = (new Executor(*session, arguments.fd))->run();
+  auto* executor = new Executor(*session, arguments.fd);
+  int result = executor->run();
+  if (const char* path = std::getenv("UMSH_SESSION_CALLS")) executor->write_calls(path);
   std::fflush(nullptr);
   _exit(result);
 }
