@@ -133,8 +133,10 @@ def start_software(client_library: Path) -> Iterator[Callable[..., Server]]:
     for listener in listeners:
         listener.close()
     for process in sessions:
-        process.kill()
-        process.wait()
+        try:
+            process.wait(5)  # its client has left
+        finally:
+            process.kill()
 
 
 @pytest.fixture

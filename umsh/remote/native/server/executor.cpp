@@ -1,6 +1,8 @@
 #include "server/executor.h"
 
 #include <cerrno>
+#include <cstdio>
+#include <fcntl.h>
 #include <memory>
 #include <sys/socket.h>
 #include <thread>
@@ -68,6 +70,7 @@ int Executor::refuse(const std::string& reason) {
 bool Executor::answer(const FrameHeader& frame, int result, const Writer& outputs) {
   if (result == kAnsweredLater) return true;
   if (result == kWireError || session_.broken()) return false;
+  if (result == 0 && frame.op < succeeded_.size()) succeeded_[frame.op].store(true, std::memory_order_relaxed);
   if (frame.flags & kWantsReply) session_.writer.reply(frame.sequence, result, outputs);
   else if (result) session_.writer.failed(frame.sequence, result);
   return true;
@@ -133,6 +136,19 @@ int Executor::run() {
     session_.writer.acknowledge();
     unacknowledged_frames_ = unacknowledged_nbytes_ = 0;
   }
+}
+
+void Executor::write_calls(const char* path) const {
+  std::string names;
+  for (size_t op = 0; op < succeeded_.size(); ++op) {
+    if (!succeeded_[op]) continue;
+    const ServeEntry* entry = op < kFirstDriverCall ? nullptr : serve_entry(Op(op));
+    names += entry ? std::string(entry->name) : "operation " + std::to_string(op);
+    names += '\n';
+  }
+  int file = ::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (file < 0 || write(file, names.data(), names.size()) < 0) std::perror("umsh-session: UMSH_SESSION_CALLS");
+  if (file >= 0) close(file);
 }
 
 void Executor::watch() {

@@ -1,6 +1,9 @@
 // Takes requests in their order and executes them; what may wait for the device goes to a waiting thread.
 #pragma once
 
+#include <array>
+#include <atomic>
+
 #include "server/session.h"
 
 namespace umsh {
@@ -11,6 +14,8 @@ class Executor {
  public:
   Executor(Session& session, int fd) : session_(session), fd_(fd) {}
   int run();  // until the client leaves; an Exit
+  // Appends the names of the operations that succeeded, for the table of what has run on a device.
+  void write_calls(const char* path) const;
 
  private:
   struct Request {
@@ -29,6 +34,7 @@ class Executor {
   std::vector<char> input_ = std::vector<char>(size_t{256} << 10);
   size_t at_ = 0, end_ = 0;
   std::atomic<uint64_t> heard_ns_{0};
+  std::array<std::atomic<bool>, 0x1000> succeeded_{};
   uint64_t expected_ = 1, unacknowledged_frames_ = 0, unacknowledged_nbytes_ = 0;
 };
 
