@@ -32,8 +32,9 @@ StagingPool::Buffer StagingPool::take(uint64_t nbytes) {
   }
   uint64_t capacity = uint64_t{1} << (kSmallest + buffer.size_class);
   if (nbytes_ + capacity > kBytesMax) return {};
-  if (invoke(driver_.cuMemHostAlloc, kUnsupported, &buffer.data, capacity, 0u) != 0) return {};
-  nbytes_ += capacity;
+  buffer.error = invoke(driver_.cuMemHostAlloc, kUnsupported, &buffer.data, capacity, 0u);
+  if (buffer.error) buffer.data = nullptr;
+  else nbytes_ += capacity;
   return buffer;
 }
 

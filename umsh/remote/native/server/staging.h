@@ -17,8 +17,9 @@ class StagingPool {
   explicit StagingPool(const Driver& driver) : driver_(driver) {}
 
   struct Buffer {
-    void* data = nullptr;   // null: there is no more
+    void* data = nullptr;   // null: there is none, and `error` says why
     unsigned size_class = 0;
+    int error = 2;          // out of memory, or what the driver said
   };
   Buffer take(uint64_t nbytes);
   void give(Buffer buffer);

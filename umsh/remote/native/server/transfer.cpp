@@ -42,7 +42,7 @@ void deliver(void* data) {
 int send_piece(Session& s, std::unique_ptr<Delivery> d, uint64_t src, void* stream) {
   if (d->again) d->buffer.data = s.staging.keep(d->nbytes);
   else d->buffer = s.staging.take(d->nbytes);
-  if (!d->buffer.data) return kOutOfMemory;
+  if (!d->buffer.data) return d->buffer.error;
   int error = invoke(s.driver.cuMemcpyDtoHAsync_v2, kUnsupported, d->buffer.data, src, d->nbytes, stream);
   if (error) {
     if (!d->again) s.staging.give(d->buffer);
@@ -89,7 +89,7 @@ int download_async(Session& s, Reader& in) {
   Relaxed relaxed(s.driver);
   for (uint64_t at = 0; !error && at < nbytes; at += kPieceBytes) {
     uint64_t n = nbytes - at < kPieceBytes ? nbytes - at : uint64_t(kPieceBytes);
-    error = send_piece(s, std::make_unique<Delivery>(Delivery{&s, cookie, at, n, at + n == nbytes, again, {}}), src + at, stream);
+    error = send_piece(s, std::make_unique<Delivery>(Delivery{&s, cookie, at, n, at + n == nbytes, again, StagingPool::Buffer()}), src + at, stream);
   }
   // The client waits for the last piece, whatever becomes of it.
   if (error) s.writer.host_write(cookie, 0, true, nullptr, 0);
@@ -106,7 +106,7 @@ int download(Session& s, Reader& in, uint64_t sequence) {
   if (nbytes == 0 || nbytes > kPieceBytes) return kInvalid;
   Relaxed relaxed(s.driver);
   StagingPool::Buffer buffer = s.staging.take(nbytes);
-  if (!buffer.data) return kOutOfMemory;
+  if (!buffer.data) return buffer.error;
   int error = invoke(s.driver.cuMemcpyDtoHAsync_v2, kUnsupported, buffer.data, src, nbytes, stream);
   if (!error) error = invoke(s.driver.cuEventCreate, kUnsupported, &event, kNoTiming);
   if (!error) error = invoke(s.driver.cuEventRecord, kUnsupported, event, stream);
