@@ -1,4 +1,4 @@
-"""Write native/generated from the tables, or with --check fail when it differs: `python -m umsh.remote.codegen`."""
+"""Write native/generated from the tables; with --check fail when it differs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ CALLS_PER_FILE = 110
 CLIENT_HEAD = tables.MARK + '#include "client/generated.h"\n\nusing namespace umsh;\n\n'
 SERVER_HEAD = (
     tables.MARK
-    + '#include "generated/serve.h"\n#include "generated/structs.h"\n#include "server/session.h"\n#include "server/structs.h"\n\n'
+    + '#include "generated/serve.h"\n#include "generated/structs.h"\n'
+    + '#include "server/session.h"\n#include "server/structs.h"\n\n'
     "namespace umsh {\n\nusing InHandles = InHandlesOf<Session>;\n\n"
 )
 
@@ -49,8 +50,11 @@ def files() -> tuple[dict[str, str], str]:
         every += listed
         out[f"{library}_table.h"] = tables.table(listed, library)
         rules = Rules(library, made["structs"])
-        variants = [n for n in sorted(made["libraries"][library]["older"])
-                    if re.search(r"_pt[ds][sz]$", n) and n not in rules.exported]  # fmt: skip
+        variants = [
+            n
+            for n in sorted(made["libraries"][library]["older"])
+            if re.search(r"_pt[ds][sz]$", n) and n not in rules.exported
+        ]
         for n, text in enumerate(chunks(exports(listed, variants))):
             out[f"client_{library}_{n}.cpp"] = CLIENT_HEAD + text
         bodies = [server.serve(c) for c in listed if tables.served(c) and c.server == "generated"]

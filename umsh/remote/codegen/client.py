@@ -77,8 +77,11 @@ def decode(p: Parameter) -> list[str]:
 def guards(call: Call) -> list[str]:
     invalid = INVALID[call.library]
     made = [f"if ({p.name} == nullptr) return {invalid};" for p in call.parameters if p.role == "make"]
-    made += [f"if ({p.name} != nullptr) return refuse(\"{call.public}\", {UNSUPPORTED[call.library]});"
-             for p in call.parameters if p.role == "null"]  # fmt: skip
+    made += [
+        f'if ({p.name} != nullptr) return refuse("{call.public}", {UNSUPPORTED[call.library]});'
+        for p in call.parameters
+        if p.role == "null"
+    ]
     for p in call.parameters:
         if not p.length:
             continue
@@ -91,8 +94,10 @@ def guards(call: Call) -> list[str]:
 def alias(call: Call) -> str:
     named = [f"{t} a{n}" for n, t in enumerate(call.types)]
     arguments = ", ".join(f"a{n}" for n in range(len(named)))
-    return (f"UMSH_EXPORT int {call.alias}({', '.join(call.types)});\n"
-            f"UMSH_EXPORT int {call.name}({', '.join(named)}) {{ return {call.alias}({arguments}); }}\n")  # fmt: skip
+    return (
+        f"UMSH_EXPORT int {call.alias}({', '.join(call.types)});\n"
+        f"UMSH_EXPORT int {call.name}({', '.join(named)}) {{ return {call.alias}({arguments}); }}\n"
+    )
 
 
 def export(call: Call) -> str:
@@ -129,8 +134,10 @@ def per_thread(call: Call, symbol: str) -> str:
     if call.unsupported or (call.client == "hand" and not call.parameters):
         return unsupported(symbol, call.library)
     made = f"UMSH_EXPORT int {call.name}({signature(call)});\n"
-    arguments = ", ".join(f"ptsz({p.name})" if p.kind == "Stream" and p.role in ("handle", "take") else p.name
-                          for p in call.parameters)  # fmt: skip
+    arguments = ", ".join(
+        f"ptsz({p.name})" if p.kind == "Stream" and p.role in ("handle", "take") else p.name
+        for p in call.parameters
+    )
     return f"{made}UMSH_EXPORT int {symbol}({signature(call)}) {{ return {call.name}({arguments}); }}\n"
 
 

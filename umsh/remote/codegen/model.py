@@ -1,4 +1,4 @@
-"""The calls as the generator sees them: prototypes joined with what the annotation tables say of each parameter."""
+"""The calls as the generator sees them: prototypes joined with what the tables say of each parameter."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ TABLES = Path(__file__).resolve().parents[1] / "tables"
 
 class TableError(ValueError):
     """The tables do not describe a call well enough to generate it."""
+
+
+REPLIES = frozenset(
+    ["out", "inout", "inoutarray", "versioned", "count", "intern", "outarray", "outhandles", "outtext"]
+)
 
 
 @dataclass(frozen=True)
@@ -31,8 +36,7 @@ class Parameter:
 
     @property
     def has_reply(self) -> bool:
-        return self.role in ("out", "inout", "inoutarray", "versioned", "count", "intern", "outarray", "outhandles",
-                             "outtext")  # fmt: skip
+        return self.role in REPLIES
 
 
 @dataclass

@@ -1,7 +1,7 @@
-"""Read the public headers with libclang into tables/prototypes.json: names, types and layouts, never their text.
+"""Read the public headers with libclang into tables/prototypes.json: names, types and layouts, no text.
 
-Run by hand when a header's version changes: `python -m umsh.remote.codegen.parse --include DIR ...` with the folders
-of cuda.h, cuda_runtime_api.h, cudaTypedefs.h and nvml.h. Everything else works from the committed file.
+Run by hand when a header's version changes: `python -m umsh.remote.codegen.parse --include DIR ...` with the
+folders of cuda.h, cuda_runtime_api.h, cudaTypedefs.h and nvml.h. The rest works from the committed file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Layouts:
         self.found: dict[str, dict[str, Any]] = {}
 
     def describe(self, t: Any) -> dict[str, Any]:
-        """Kind and size of one type: i/u int, f float, e enum, h opaque handle, p pointer, s struct, c callback."""
+        """Kind and size of a type: i/u int, f float, e enum, h handle, p pointer, s struct, c callback."""
         spelled = re.sub(r"\b(const|struct|enum|union) ", "", t.spelling).replace(" *", "*").strip()
         c = t.get_canonical()
         made: dict[str, Any] = {"type": spelled, "size": max(c.get_size(), 0)}
@@ -111,13 +111,24 @@ def functions(cindex: Any, header: Path, args: list[str], prefix: str, layouts: 
         if cursor.kind.name != "FUNCTION_DECL" or not re.match(prefix + "[A-Z]", cursor.spelling):
             continue
         # The public name is the one that the header writes; a macro may have given it a version.
-        written = next((t.spelling for t in cursor.get_tokens() if re.fullmatch(rf"{prefix}[A-Z]\w*", t.spelling)
-                        and not t.spelling.endswith("_t")), cursor.spelling)  # fmt: skip
-        made.setdefault(cursor.spelling, {
-            "public": written,
-            "returns": layouts.describe(cursor.result_type)["type"],
-            "parameters": [{"name": p.spelling, **layouts.describe(p.type)} for p in cursor.get_arguments()],
-        })  # fmt: skip
+        written = next(
+            (
+                t.spelling
+                for t in cursor.get_tokens()
+                if re.fullmatch(rf"{prefix}[A-Z]\w*", t.spelling) and not t.spelling.endswith("_t")
+            ),
+            cursor.spelling,
+        )
+        made.setdefault(
+            cursor.spelling,
+            {
+                "public": written,
+                "returns": layouts.describe(cursor.result_type)["type"],
+                "parameters": [
+                    {"name": p.spelling, **layouts.describe(p.type)} for p in cursor.get_arguments()
+                ],
+            },
+        )
     return made
 
 
@@ -128,7 +139,7 @@ def typedef_names(header: Path) -> list[tuple[str, int, str]]:
 
 
 def symbol_of(name: str, rank: int, suffix: str, declared: set[str]) -> str:
-    """The export behind the rank-th version of a name: X, X_v2, X_v3, skipping those that the header lacks."""
+    """The export behind the rank-th version of a name: X, X_v2, X_v3, without those the header lacks."""
     candidates = [c for c in (name, *(f"{name}_v{n}" for n in range(2, 9))) if c in declared]
     return (candidates[min(rank, len(candidates) - 1)] if candidates else name) + suffix
 
@@ -169,8 +180,11 @@ def main() -> None:
         public = functions(cindex, path, base, PREFIX[library], layouts)
         made["libraries"][library] = {"functions": public}
         text = path.read_text()
-        pattern = {"driver": r"define CUDA_VERSION (\d+)", "cudart": r"define CUDART_VERSION\s+(\d+)",
-                   "nvml": r"define NVML_API_VERSION\s+(\d+)"}[library]  # fmt: skip
+        pattern = {
+            "driver": r"define CUDA_VERSION (\d+)",
+            "cudart": r"define CUDART_VERSION\s+(\d+)",
+            "nvml": r"define NVML_API_VERSION\s+(\d+)",
+        }[library]
         made["libraries"][library]["version"] = version_of(text, pattern)
     for library, define in (
         ("driver", "__CUDA_API_VERSION_INTERNAL"),
@@ -183,8 +197,9 @@ def main() -> None:
     driver = made["libraries"]["driver"]
     made["symbols"] = symbols(find(include, "cudaTypedefs.h"), {*driver["functions"], *driver["older"]})
     made["structs"] = dict(sorted(layouts.found.items()))
-    TABLES.joinpath("prototypes.json").write_text(json.dumps(made, indent=None, separators=(",", ":")).replace(
-        '},"', '},\n"') + "\n")  # fmt: skip
+    TABLES.joinpath("prototypes.json").write_text(
+        json.dumps(made, indent=None, separators=(",", ":")).replace('},"', '},\n"') + "\n"
+    )
     for library, table in made["libraries"].items():
         print(library, table["version"], len(table["functions"]), "public functions")
 

@@ -1,7 +1,7 @@
 """Writes a round-trip test of every generated call: `python -m umsh.remote.codegen.roundtrip FOLDER`.
 
-Each test makes random valid arguments, calls the client's function, compares what the backend's function sees, and
-compares the outputs that come back with what that function wrote.
+Each test makes random valid arguments, calls the client's function, compares what the backend's function
+sees, and compares the outputs that come back with what that function wrote.
 """
 
 from __future__ import annotations
@@ -81,20 +81,24 @@ def one(p: Parameter, i: int, _: Call) -> Lines:
     null = "" if p.role in ("count", "versioned") else "chance(6) ? nullptr : "
     before = [f"Bytes {n}_mem({size}, {fill}), {n}_new({size}, {fill}), {n}_old({size}, false);"]
     if p.role == "versioned":
-        before += [f"uint32_t {n}_version = chance(2) ? 1 : {size} | (2u << 24);",
-                   f"std::memcpy({n}_mem.data(), &{n}_version, 4);", f"std::memcpy({n}_new.data(), &{n}_version, 4);"]  # fmt: skip
+        before += [
+            f"uint32_t {n}_version = chance(2) ? 1 : {size} | (2u << 24);",
+            f"std::memcpy({n}_mem.data(), &{n}_version, 4);",
+            f"std::memcpy({n}_new.data(), &{n}_version, 4);",
+        ]
     if p.role == "count":
-        before += [f"*{n}_mem.as<{t}>() = {t}(below(6));", f"uint64_t {n}_sent = uint64_t(*{n}_mem.as<{t}>());",
-                   f"*{n}_new.as<{t}>() = {t}(below({n}_sent + 1));"]  # fmt: skip
+        before += [
+            f"*{n}_mem.as<{t}>() = {t}(below(6));",
+            f"uint64_t {n}_sent = uint64_t(*{n}_mem.as<{t}>());",
+            f"*{n}_new.as<{t}>() = {t}(below({n}_sent + 1));",
+        ]
     before += [
         f"std::memcpy({n}_old.data(), {n}_mem.data(), {size});",
         f"auto* {n} = {null}{n}_mem.as<{t}>();",
     ]
     inside = [f'check((w[{i}] != 0) == ({n} != nullptr), "{n}");']
     if p.role != "out":
-        inside.append(
-            f'if (w[{i}]) check(!std::memcmp(reinterpret_cast<void*>(w[{i}]), {n}_old.data(), {size}), "{n} in");'
-        )
+        inside.append(f'if (w[{i}]) check(equal(w[{i}], {n}_old.data(), {size}), "{n} in");')
     if p.role == "in":
         return before, inside, []
     inside.append(f"if (w[{i}]) std::memcpy(reinterpret_cast<void*>(w[{i}]), {n}_new.data(), {size});")
@@ -115,14 +119,15 @@ def filled(p: Parameter) -> str:
 
 def array(p: Parameter, i: int, _: Call) -> Lines:
     n, t = p.name, p.element or ("void*" if p.c_type == "void**" else "void")
-    before = [f"Bytes {n}_mem({length(p)} * {p.size}, true), {n}_new({length(p)} * {p.size}, true), {n}_old({length(p)} * {p.size}, false);",
-              f"std::memcpy({n}_old.data(), {n}_mem.data(), {n}_mem.size());",
-              f"auto* {n} = chance(8) ? nullptr : {n}_mem.as<{t}>();"]  # fmt: skip
+    before = [
+        f"const size_t {n}_bytes = {length(p)} * {p.size};",
+        f"Bytes {n}_mem({n}_bytes, true), {n}_new({n}_bytes, true), {n}_old({n}_bytes, false);",
+        f"std::memcpy({n}_old.data(), {n}_mem.data(), {n}_mem.size());",
+        f"auto* {n} = chance(8) ? nullptr : {n}_mem.as<{t}>();",
+    ]
     inside = [f'check((w[{i}] != 0) == ({n} != nullptr), "{n}");']
     if p.role in ("inarray", "inoutarray"):
-        inside.append(
-            f'if (w[{i}]) check(!std::memcmp(reinterpret_cast<void*>(w[{i}]), {n}_old.data(), {n}_old.size()), "{n} in");'
-        )
+        inside.append(f'if (w[{i}]) check(equal(w[{i}], {n}_old.data(), {n}_old.size()), "{n} in");')
     if p.role == "inarray":
         return before, inside, []
     inside.append(
@@ -132,39 +137,51 @@ def array(p: Parameter, i: int, _: Call) -> Lines:
         before,
         inside,
         [
-            f'if ({n}) check(!std::memcmp({n}_mem.data(), {n}_new.data(), {filled(p)} * {p.size}), "{n} back");'
+            f"if ({n}) check(!std::memcmp({n}_mem.data(), {n}_new.data(), {filled(p)} * {p.size}), "
+            f'"{n} back");'
         ],
     )
 
 
 def out_text(p: Parameter, i: int, _: Call) -> Lines:
     n, room = p.name, length(p)
-    before = [f"Bytes {n}_mem({room}, true);", f"std::string {n}_text = letters({room} ? below({room}) : 0);",
-              f"char* {n} = chance(8) ? nullptr : {n}_mem.data();"]  # fmt: skip
-    inside = [f'check((w[{i}] != 0) == ({n} != nullptr), "{n}");',
-              f"if (w[{i}] && {room}) std::memcpy(reinterpret_cast<void*>(w[{i}]), {n}_text.c_str(), {n}_text.size() + 1);"]  # fmt: skip
+    before = [
+        f"Bytes {n}_mem({room}, true);",
+        f"std::string {n}_text = letters({room} ? below({room}) : 0);",
+        f"char* {n} = chance(8) ? nullptr : {n}_mem.data();",
+    ]
+    inside = [
+        f'check((w[{i}] != 0) == ({n} != nullptr), "{n}");',
+        f"if (w[{i}] && {room})",
+        f"  std::memcpy(reinterpret_cast<void*>(w[{i}]), {n}_text.c_str(), {n}_text.size() + 1);",
+    ]
     return before, inside, [f'if ({n} && {room}) check({n}_text == {n}, "{n} back");']
 
 
 def handles_in(p: Parameter, i: int, _: Call) -> Lines:
     n = p.name
-    before = [f"std::vector<void*> {n}_all({length(p)} + 1), {n}_real({length(p)} + 1);",
-              f"for (uint64_t i = 0; i < {length(p)}; ++i) {n}_all[i] = known(kKind{p.kind}, {n}_real[i] = fresh());",
-              f"auto* {n} = {n}_all.data();"]  # fmt: skip
-    inside = [
-        f'check(w[{i}] && !std::memcmp(reinterpret_cast<void*>(w[{i}]), {n}_real.data(), 8 * ({length(p)})), "{n}");'
+    before = [
+        f"std::vector<void*> {n}_all({length(p)} + 1), {n}_real({length(p)} + 1);",
+        f"for (uint64_t i = 0; i < {length(p)}; ++i)",
+        f"  {n}_all[i] = known(kKind{p.kind}, {n}_real[i] = fresh());",
+        f"auto* {n} = {n}_all.data();",
     ]
+    inside = [f'check(w[{i}] && equal(w[{i}], {n}_real.data(), 8 * ({length(p)})), "{n}");']
     return before, inside, []
 
 
 def handles_out(p: Parameter, i: int, _: Call) -> Lines:
     n = p.name
-    before = [f"std::vector<void*> {n}_all({length(p)} + 1), {n}_real({length(p)} + 1);",
-              f"for (void*& each : {n}_real) each = fresh();", f"auto* {n} = {n}_all.data();"]  # fmt: skip
+    before = [
+        f"std::vector<void*> {n}_all({length(p)} + 1), {n}_real({length(p)} + 1);",
+        f"for (void*& each : {n}_real) each = fresh();",
+        f"auto* {n} = {n}_all.data();",
+    ]
     inside = [
         f"if (w[{i}]) std::memcpy(reinterpret_cast<void*>(w[{i}]), {n}_real.data(), 8 * ({length(p)}));"
     ]
-    after = f'for (uint64_t i = 0; i < {filled(p)}; ++i) check(real_of(kKind{p.kind}, {n}_all[i]) == {n}_real[i], "{n} back");'
+    after = f"for (uint64_t i = 0; i < {filled(p)}; ++i) "
+    after += f'check(real_of(kKind{p.kind}, {n}_all[i]) == {n}_real[i], "{n} back");'
     return before, inside, [after]
 
 
@@ -173,11 +190,27 @@ def nothing(p: Parameter, i: int, _: Call) -> Lines:
 
 
 ROLES: dict[str, Callable[[Parameter, int, Call], Lines]] = {
-    "scalar": scalar, "devptr": device, "address": device, "handle": handle, "take": handle, "make": new_handle,
-    "intern": new_handle, "text": text, "in": one, "out": one, "inout": one, "count": one, "versioned": one,
-    "inarray": array, "outarray": array, "inoutarray": array, "outtext": out_text, "inhandles": handles_in,
-    "outhandles": handles_out, "null": nothing,
-}  # fmt: skip
+    "scalar": scalar,
+    "devptr": device,
+    "address": device,
+    "handle": handle,
+    "take": handle,
+    "make": new_handle,
+    "intern": new_handle,
+    "text": text,
+    "in": one,
+    "out": one,
+    "inout": one,
+    "count": one,
+    "versioned": one,
+    "inarray": array,
+    "outarray": array,
+    "inoutarray": array,
+    "outtext": out_text,
+    "inhandles": handles_in,
+    "outhandles": handles_out,
+    "null": nothing,
+}
 
 
 def test(call: Call) -> str:
@@ -193,11 +226,22 @@ def test(call: Call) -> str:
         after += lines[2]
     arguments = ", ".join(p.name for p in call.parameters)
     body = "\n".join(
-        [*(f"  {x}" for x in before), "  const int wanted = outcome();", "  bool ran = false;",
-         "  on_call = [&]([[maybe_unused]] const uint64_t* w) {", "    ran = true;", *(f"    {x}" for x in inside),
-         "    return wanted;", "  };", f"  int status = {call.name}({arguments});",
-         '  check(ran, "the backend was not called");', '  check(status == wanted, "result");',
-         "  if (status != 0 || lenient) return;", *(f"  {x}" for x in after)])  # fmt: skip
+        [
+            *(f"  {x}" for x in before),
+            "  const int wanted = outcome();",
+            "  bool ran = false;",
+            "  on_call = [&]([[maybe_unused]] const uint64_t* w) {",
+            "    ran = true;",
+            *(f"    {x}" for x in inside),
+            "    return wanted;",
+            "  };",
+            f"  int status = {call.name}({arguments});",
+            '  check(ran, "the backend was not called");',
+            '  check(status == wanted, "result");',
+            "  if (status != 0 || lenient) return;",
+            *(f"  {x}" for x in after),
+        ]
+    )
     signature = ", ".join(f"{p.c_type}" for p in call.parameters)
     return f'extern "C" int {call.name}({signature});\nstatic void test_{call.name}() {{\n{body}\n}}\n'
 
@@ -217,10 +261,12 @@ def files() -> dict[str, str]:
         rows = "\n".join(f'    {{"{c.name}", kOp_{c.name}, test_{c.name}}},' for c in part)
         installs = "\n".join(f"  install(session.{c.library}.{c.name});" for c in part)
         out[f"{group}.cpp"] = (
-            '#include "roundtrip.h"\n\nnamespace roundtrip {\n\n' + "\n".join(test(c) for c in part)
+            '#include "roundtrip.h"\n\nnamespace roundtrip {\n\n'
+            + "\n".join(test(c) for c in part)
             + f"\nvoid {group}(std::vector<Test>& all) {{\n  const Test mine[] = {{\n{rows}\n  }};\n"
             "  for (const Test& test : mine) all.push_back(test);\n}\n"
-            f"void install_{group}() {{\n{installs}\n}}\n\n}}  // namespace roundtrip\n")  # fmt: skip
+            f"void install_{group}() {{\n{installs}\n}}\n\n}}  // namespace roundtrip\n"
+        )
     hand = sorted(hand_written()[0])
     out["hand.cpp"] = "// Written by hand in the client, which is not linked here.\n" + "".join(
         f'extern "C" int {name}() {{ return 999; }}\n' for name in hand
@@ -229,9 +275,12 @@ def files() -> dict[str, str]:
     gathered = "\n".join(f"    {g}(made);" for g in groups)
     installed = "\n".join(f"  install_{g}();" for g in groups)
     out["all.cpp"] = (
-        f'#include "roundtrip.h"\n\nnamespace roundtrip {{\n{declared}\nconst std::vector<Test>& all_tests() {{\n'
-        f"  static const std::vector<Test> all = [] {{\n    std::vector<Test> made;\n{gathered}\n    return made;\n  }}();\n"
-        f"  return all;\n}}\nvoid install_all(Session&) {{\n{installed}\n}}\n}}  // namespace roundtrip\n")  # fmt: skip
+        f'#include "roundtrip.h"\n\nnamespace roundtrip {{\n{declared}\n'
+        "const std::vector<Test>& all_tests() {\n"
+        "  static const std::vector<Test> all = [] {\n    std::vector<Test> made;\n"
+        f"{gathered}\n    return made;\n  }}();\n"
+        f"  return all;\n}}\nvoid install_all(Session&) {{\n{installed}\n}}\n}}  // namespace roundtrip\n"
+    )
     return out
 
 

@@ -1,21 +1,30 @@
-"""Joins prototypes and tables: rules by pattern first, exceptions after; refuses what is not described well enough."""
+"""Joins prototypes and tables: rules by pattern first, exceptions after; refuses a vague description."""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 from typing import Any
 
 from .model import TABLES, Call, Parameter, TableError, prototypes
 
-try:
+if sys.version_info >= (3, 11):
     import tomllib
-except ModuleNotFoundError:  # Python 3.10
+else:
     import tomli as tomllib
 
 COUNT = re.compile(r"^(num|count|nb)[A-Z]?\w*$|^n$|^len$|^length$|^size$|\w(Count|Size|Length)$|^bufferSize$")
-INTEGERS = {("i", 1): "char", ("i", 2): "short", ("i", 4): "int", ("i", 8): "int64_t",
-            ("u", 1): "unsigned char", ("u", 2): "unsigned short", ("u", 4): "unsigned", ("u", 8): "uint64_t"}  # fmt: skip
+INTEGERS = {
+    ("i", 1): "char",
+    ("i", 2): "short",
+    ("i", 4): "int",
+    ("i", 8): "int64_t",
+    ("u", 1): "unsigned char",
+    ("u", 2): "unsigned short",
+    ("u", 4): "unsigned",
+    ("u", 8): "uint64_t",
+}
 RESERVED = {"status", "call", "reply", "in", "out", "s", "error", "word", "room"}
 SPEC = re.compile(r"(\w+)(?:\[([*\w]+|@.+)\])?(?::(\w+))?")
 
@@ -72,7 +81,7 @@ class Rules:
     def reason(self, name: str) -> str:
         for reason, patterns in self.table.get("unsupported", {}).items():
             if any(re.fullmatch(pattern, name) for pattern in patterns):
-                return reason.replace("_", " ")
+                return str(reason).replace("_", " ")
         return ""
 
     def spec(self, call: str, p: dict[str, Any], others: set[str]) -> str:

@@ -42,7 +42,7 @@ def decode(p: Parameter) -> list[str]:
 
 
 def prepare(p: Parameter) -> list[str]:
-    """After everything is decoded: arrays get their room, handles their real values, pointers their checks."""
+    """After everything is decoded: arrays get room, handles their real values, pointers their checks."""
     n = p.name
     if p.role == "handle":
         return [f"void* {n} = s.lookup(kKind{p.kind}, {n}_id, &error);"]
@@ -148,8 +148,11 @@ def serve(call: Call) -> str:
     lines += [*ends, "if (error) return error;"] if ends else []
     arguments = "".join(f", {argument(p)}" for p in call.parameters)
     lines += [f"int status = invoke(s.{call.library}.{call.name}, {UNSUPPORTED[call.library]}{arguments});"]
-    lines += [f"if (status == 0) s.add(kKind{p.kind}, {p.name}_id, {p.name});"
-              for p in call.parameters if p.role == "make"]  # fmt: skip
+    lines += [
+        f"if (status == 0) s.add(kKind{p.kind}, {p.name}_id, {p.name});"
+        for p in call.parameters
+        if p.role == "make"
+    ]
     if call.has_reply:
         sized = any(p.role in ("count",) for p in call.parameters)
         lines += [] if sized else ["if (status != 0) return status;"]
@@ -158,5 +161,8 @@ def serve(call: Call) -> str:
     lines += ["return status;"]
     body = "\n".join(f"  {line}" for line in lines)
     unused = "" if any("s." in line or "(s" in line for line in lines) else "[[maybe_unused]] "
-    return (f"int serve_{call.name}({unused}Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {{\n"
-            f"{body}\n}}\n")  # fmt: skip
+    return (
+        f"int serve_{call.name}({unused}Session& s, [[maybe_unused]] Reader& in, "
+        "[[maybe_unused]] Writer& out) {\n"
+        f"{body}\n}}\n"
+    )

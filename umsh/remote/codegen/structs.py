@@ -1,4 +1,4 @@
-"""Emits the translation of handles inside structs, and declarations of structs that hand-written parts read."""
+"""Emits the translation of handles inside structs, and declarations of structs that are read by hand."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ def translations(holders: list[Rules]) -> str:
 
 
 def translation_bodies(holders: list[Rules]) -> str:
-    made = [MARK + '#include "generated/structs.h"\n#include "server/session.h"\n#include "server/structs.h"\n\n'
-            "namespace umsh {\n"]  # fmt: skip
+    made = [
+        MARK + '#include "generated/structs.h"\n#include "server/session.h"\n#include "server/structs.h"\n\n'
+        "namespace umsh {\n"
+    ]
     for name, rule, layout in translated(holders):
         if rule.get("custom") or rule.get("raw"):
             continue
@@ -66,8 +68,10 @@ def declaration(name: str, layouts: dict[str, Any]) -> str:
     if at < layout["size"]:
         lines.append(f"  unsigned char gap_{at}[{layout['size'] - at}];")
     body = "\n".join(lines)
-    return (f"struct alignas({layout['align']}) {name} {{\n{body}\n}};\n"
-            f"static_assert(sizeof({name}) == {layout['size']}, \"{name}\");\n")  # fmt: skip
+    return (
+        f"struct alignas({layout['align']}) {name} {{\n{body}\n}};\n"
+        f'static_assert(sizeof({name}) == {layout["size"]}, "{name}");\n'
+    )
 
 
 def member(f: dict[str, Any]) -> str:
@@ -78,11 +82,17 @@ def member(f: dict[str, Any]) -> str:
         return f"{plain} {f['name']}"
     if f["kind"] == "a" and scalar(f["item"]) and f["item"]["kind"] != "s":
         return f"{scalar(f['item'])} {f['name']}[{f['size'] // f['item']['size']}]"
-    return f"alignas(8) unsigned char {f['name']}[{f['size']}]" if f["offset"] % 8 == 0 else (
-        f"unsigned char {f['name']}[{f['size']}]")  # fmt: skip
+    return (
+        f"alignas(8) unsigned char {f['name']}[{f['size']}]"
+        if f["offset"] % 8 == 0
+        else (f"unsigned char {f['name']}[{f['size']}]")
+    )
 
 
 def abi(holders: list[Rules]) -> str:
     wanted = [(n, r.layouts) for r in holders for n in r.table.get("abi", {}).get("structs", ())]
-    return (f"{MARK}#pragma once\n\n#include <cstddef>\n#include <cstdint>\n\nnamespace umsh::abi {{\n\n"
-            + "\n".join(declaration(n, layouts) for n, layouts in wanted) + "\n}  // namespace umsh::abi\n")  # fmt: skip
+    return (
+        f"{MARK}#pragma once\n\n#include <cstddef>\n#include <cstdint>\n\nnamespace umsh::abi {{\n\n"
+        + "\n".join(declaration(n, layouts) for n, layouts in wanted)
+        + "\n}  // namespace umsh::abi\n"
+    )

@@ -1,4 +1,4 @@
-"""Emits the tables that both ends share: numbers of calls, kinds, classes, symbols, function pointers, dispatch."""
+"""Emits the tables that both ends share: numbers of calls, kinds, classes, symbols, pointers, dispatch."""
 
 from __future__ import annotations
 
@@ -57,15 +57,19 @@ def digest(calls: list[Call]) -> bytes:
 def ops(calls: list[Call]) -> str:
     numbers = "\n".join(f"  kOp_{c.name} = {c.op}," for c in calls)
     octets = ", ".join(f"0x{b:02x}" for b in digest(calls))
-    return (f"{MARK}#pragma once\n\n#include <cstdint>\n\n#include \"../wire/ops.h\"\n\nnamespace umsh {{\n\n"
-            f"constexpr uint8_t kTablesDigest[32] = {{{octets}}};\n\nenum CallOp : Op {{\n{numbers}\n}};\n\n"
-            "}  // namespace umsh\n")  # fmt: skip
+    return (
+        f'{MARK}#pragma once\n\n#include <cstdint>\n\n#include "../wire/ops.h"\n\nnamespace umsh {{\n\n'
+        f"constexpr uint8_t kTablesDigest[32] = {{{octets}}};\n\nenum CallOp : Op {{\n{numbers}\n}};\n\n"
+        "}  // namespace umsh\n"
+    )
 
 
 def kinds() -> str:
     listed = "\n".join(f"  kKind{name} = {n}," for n, name in enumerate(KINDS, 1))
-    return (f"{MARK}#pragma once\n\n#include <cstdint>\n\nnamespace umsh {{\n\nenum Kind : uint8_t {{\n{listed}\n"
-            f"  kKindCount = {len(KINDS) + 1},\n}};\n\n}}  // namespace umsh\n")  # fmt: skip
+    return (
+        f"{MARK}#pragma once\n\n#include <cstdint>\n\nnamespace umsh {{\n\nenum Kind : uint8_t {{\n{listed}\n"
+        f"  kKindCount = {len(KINDS) + 1},\n}};\n\n}}  // namespace umsh\n"
+    )
 
 
 def rows(calls: list[Call]) -> str:
@@ -95,16 +99,19 @@ def table(calls: list[Call], library: str) -> str:
     usable = [c for c in calls if not c.unsupported]
     pointers = "\n".join(f"  int (*{c.name})({', '.join(c.types)}) = nullptr;" for c in usable)
     names = "\n".join(f'    "{c.name}",' for c in usable)
-    return (f"{MARK}#pragma once\n\n#include <cstdint>\n#include <cstring>\n#include <dlfcn.h>\n\nnamespace umsh {{\n\n"
-            f"struct {title} {{\n{pointers}\n}};\n\nconstexpr const char* k{title}Names[] = {{\n{names}\n}};\n\n"
-            f"// Fills the table from a library; what it lacks stays null. Gives the number of functions found.\n"
-            f"inline unsigned load_functions({title}& table, void* library) {{\n"
-            f"  constexpr size_t n = sizeof k{title}Names / sizeof *k{title}Names;\n"
-            f"  static_assert(sizeof table == n * sizeof(void*), \"one pointer for each name\");\n"
-            f"  unsigned found = 0;\n  for (size_t i = 0; i < n; ++i) {{\n"
-            f"    void* symbol = dlsym(library, k{title}Names[i]);\n"
-            f"    std::memcpy(reinterpret_cast<char*>(&table) + i * sizeof symbol, &symbol, sizeof symbol);\n"
-            f"    found += symbol != nullptr;\n  }}\n  return found;\n}}\n\n}}  // namespace umsh\n")  # fmt: skip
+    return (
+        f"{MARK}#pragma once\n\n#include <cstdint>\n#include <cstring>\n#include <dlfcn.h>\n\n"
+        "namespace umsh {\n\n"
+        f"struct {title} {{\n{pointers}\n}};\n\nconstexpr const char* k{title}Names[] = {{\n{names}\n}};\n\n"
+        f"// Fills the table from a library; what it lacks stays null. Gives the number of functions found.\n"
+        f"inline unsigned load_functions({title}& table, void* library) {{\n"
+        f"  constexpr size_t n = sizeof k{title}Names / sizeof *k{title}Names;\n"
+        f'  static_assert(sizeof table == n * sizeof(void*), "one pointer for each name");\n'
+        f"  unsigned found = 0;\n  for (size_t i = 0; i < n; ++i) {{\n"
+        f"    void* symbol = dlsym(library, k{title}Names[i]);\n"
+        f"    std::memcpy(reinterpret_cast<char*>(&table) + i * sizeof symbol, &symbol, sizeof symbol);\n"
+        f"    found += symbol != nullptr;\n  }}\n  return found;\n}}\n\n}}  // namespace umsh\n"
+    )
 
 
 def served(call: Call) -> bool:
@@ -113,15 +120,21 @@ def served(call: Call) -> bool:
 
 def serve_header(calls: list[Call]) -> str:
     listed = "\n".join(
-        f"int serve_{c.name}(Session&, Reader&, Writer&){' __attribute__((weak))' if c.server == 'hand' else ''};"
-        for c in calls if served(c))  # fmt: skip
-    return (f"{MARK}// Those that are marked weak are written by hand; one that is missing counts as unsupported.\n"
-            "#pragma once\n\n#include <cstdint>\n\n#include \"wire/codec.h\"\n#include \"wire/ops.h\"\n\nnamespace umsh {\n\n"
-            "struct Session;\nusing Serve = int (*)(Session&, Reader&, Writer&);\n\n"
-            "enum ServeFlags : uint16_t { kServeBlocking = 1 };\n\n"
-            "struct ServeEntry {\n  Serve serve;\n  const char* name;\n  uint16_t flags;\n};\n"
-            "const ServeEntry* serve_entry(Op op);  // null for an operation that is not served\n\n"
-            f"{listed}\n\n}}  // namespace umsh\n")  # fmt: skip
+        f"int serve_{c.name}(Session&, Reader&, Writer&)"
+        f"{' __attribute__((weak))' if c.server == 'hand' else ''};"
+        for c in calls
+        if served(c)
+    )
+    return (
+        f"{MARK}// Those that are marked weak are written by hand; a missing one counts as unsupported.\n"
+        '#pragma once\n\n#include <cstdint>\n\n#include "wire/codec.h"\n#include "wire/ops.h"\n\n'
+        "namespace umsh {\n\n"
+        "struct Session;\nusing Serve = int (*)(Session&, Reader&, Writer&);\n\n"
+        "enum ServeFlags : uint16_t { kServeBlocking = 1 };\n\n"
+        "struct ServeEntry {\n  Serve serve;\n  const char* name;\n  uint16_t flags;\n};\n"
+        "const ServeEntry* serve_entry(Op op);  // null for an operation that is not served\n\n"
+        f"{listed}\n\n}}  // namespace umsh\n"
+    )
 
 
 def dispatch(calls: list[Call]) -> str:
@@ -135,12 +148,16 @@ def dispatch(calls: list[Call]) -> str:
 
     libraries = sorted({c.library for c in calls})
     cases = "".join(
-        f"  if (op >= kFirst{lib.capitalize()}Call && size_t(op - kFirst{lib.capitalize()}Call) < sizeof k{lib.capitalize()} / sizeof *k{lib.capitalize()})\n"
-        f"    entry = &k{lib.capitalize()}[op - kFirst{lib.capitalize()}Call];\n" for lib in libraries)  # fmt: skip
-    return (f"{MARK}#include \"generated/serve.h\"\n\n#include <cstddef>\n\nnamespace umsh {{\n\nnamespace {{\n"
-            + "".join(block(lib) for lib in libraries)
-            + "}  // namespace\n\nconst ServeEntry* serve_entry(Op op) {\n  const ServeEntry* entry = nullptr;\n"
-            f"{cases}  return entry && entry->serve ? entry : nullptr;\n}}\n\n}}  // namespace umsh\n")  # fmt: skip
+        f"  if (op >= kFirst{lib}Call && size_t(op - kFirst{lib}Call) < sizeof k{lib} / sizeof *k{lib})\n"
+        f"    entry = &k{lib}[op - kFirst{lib}Call];\n"
+        for lib in map(str.capitalize, libraries)
+    )
+    return (
+        f'{MARK}#include "generated/serve.h"\n\n#include <cstddef>\n\nnamespace umsh {{\n\nnamespace {{\n'
+        + "".join(block(lib) for lib in libraries)
+        + "}  // namespace\n\nconst ServeEntry* serve_entry(Op op) {\n  const ServeEntry* entry = nullptr;\n"
+        f"{cases}  return entry && entry->serve ? entry : nullptr;\n}}\n\n}}  // namespace umsh\n"
+    )
 
 
 def code_of_unsupported(library: str) -> int:

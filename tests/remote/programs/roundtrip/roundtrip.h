@@ -44,6 +44,10 @@ bool same(uint64_t arrived, T sent) {
   return std::memcmp(&arrived, &sent, sizeof sent) == 0;
 }
 
+inline bool equal(uint64_t arrived, const void* sent, size_t nbytes) {
+  return std::memcmp(reinterpret_cast<void*>(arrived), sent, nbytes) == 0;
+}
+
 template <class T>
 T any() {
   uint64_t word = chance(8) ? (chance(2) ? 0 : ~uint64_t{0}) : random_bits();
