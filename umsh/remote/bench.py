@@ -48,10 +48,12 @@ def compile_program(folder: Path, libraries: Path) -> Path:
     return out
 
 
-def measure(program: Path, mode: str, server: str, kernel: str, libraries: Path, calls: int) -> list[Row]:
+def measure(
+    program: Path, mode: str, server: str, kernel: str, libraries: Path, calls: int, module: str
+) -> list[Row]:
     """Runs the program once. Raises DeviceError when it fails."""
     env = environment(os.environ, server, mode=mode, libraries=libraries)
-    command = [str(program), str(calls), kernel]
+    command = [str(program), str(calls), kernel, module]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TIMEOUT_S)
     if done.returncode != 0:
         raise DeviceError(f"The calls in mode {mode} failed: {done.stderr.strip()}", "Nothing was measured.")
@@ -72,7 +74,8 @@ def table(rows: list[Row], title: str) -> Table:
 def main(
     server: Annotated[str, typer.Option(help="host:port of a server.")] = SERVER_DEFAULT,
     mode: Annotated[list[str] | None, typer.Option(help="Modes; all if not given.")] = None,
-    kernel: Annotated[str, typer.Option(help="Kernel of the software device's test module.")] = "none_kernel",
+    kernel: Annotated[str, typer.Option(help="Kernel of the test module.")] = "none_kernel",
+    module: Annotated[str, typer.Option(help="software, or ptx for a real device.")] = "software",
     delay_ms: Annotated[float, typer.Option(help="Relay with this delay each way.")] = 0.0,
     rate_mbit: Annotated[float, typer.Option(help="Relay with this rate; 0: not limited.")] = 0.0,
     libraries: Annotated[Path, typer.Option(help="Folder of the client's libraries.")] = LIBRARIES,
@@ -89,7 +92,9 @@ def main(
         program = compile_program(Path(folder), libraries)
         for name in mode or MODES:
             waits = name in ("naive", "dgsf") or delay_ms > 0
-            rows += measure(program, name, server, kernel, libraries, CALLS_WAITING if waits else CALLS)
+            rows += measure(
+                program, name, server, kernel, libraries, CALLS_WAITING if waits else CALLS, module
+            )
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows], indent=1))
     else:

@@ -25,6 +25,10 @@ int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsi
 
 static const char* const kModule = "umsh-software-module 1\nkernel none_kernel none 8,8,4\n";
 
+static const char* const kPtx =
+    ".version 7.0\n.target sm_70\n.address_size 64\n"
+    ".visible .entry none_kernel(.param .u64 a, .param .u64 b, .param .u32 c)\n{\n  ret;\n}\n";
+
 static void check(int result, const char* what) {
   if (result == 0) return;
   std::fprintf(stderr, "%s failed with %d\n", what, result);
@@ -56,6 +60,7 @@ static void measure(const char* name, long calls, F call) {
 int main(int argc, char** argv) {
   long n = argc > 1 ? std::atol(argv[1]) : 200000;
   const char* kernel = argc > 2 ? argv[2] : "none_kernel";
+  bool real = argc > 3 && std::strcmp(argv[3], "ptx") == 0;
   void *context, *module, *function;
   int device;
   static char host[1 << 20];
@@ -63,7 +68,7 @@ int main(int argc, char** argv) {
   check(cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
   check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
   check(cuMemAlloc_v2(&memory, sizeof host), "cuMemAlloc_v2");
-  check(cuModuleLoadData(&module, kModule), "cuModuleLoadData");
+  check(cuModuleLoadData(&module, real ? kPtx : kModule), "cuModuleLoadData");
   check(cuModuleGetFunction(&function, module, kernel), "cuModuleGetFunction");
   uint64_t a = memory, b = memory;
   int c = 0;
