@@ -15,7 +15,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 NATIVE = HERE / "native"
-COMMON = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", f"-I{NATIVE}")
+COMMON = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", f"-I{NATIVE}")
 SANITIZERS = {
     "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"),
     "undefined": ("-fsanitize=undefined", "-fno-sanitize-recover=undefined"),
@@ -71,8 +71,10 @@ def compile_one(source: Path, objects: Path, flags: tuple[str, ...], newest: flo
     out = objects / (str(source.relative_to(NATIVE)).replace("/", "_") + ".o")
     if out.exists() and out.stat().st_mtime > max(newest, source.stat().st_mtime):
         return out
+    # A newer compiler may warn of more: only our own checks stop at a warning.
+    strict = ("-Werror",) if os.environ.get("CI") else ()
     optimize = "-O1" if source.parent.name == "generated" else "-O2"
-    run([compiler(), *COMMON, optimize, *flags, "-c", str(source), "-o", str(out)])
+    run([compiler(), *COMMON, *strict, optimize, *flags, "-c", str(source), "-o", str(out)])
     return out
 
 

@@ -26,7 +26,7 @@ bool* find_switch(Switches& s, const std::string& name) {
 }
 
 // "+name" or "-name", separated by commas.
-bool apply(const std::string& list, Switches& switches) {
+bool apply_list(const std::string& list, Switches& switches) {
   for (size_t at = 0; at < list.size();) {
     size_t comma = list.find(',', at);
     if (comma == std::string::npos) comma = list.size();
@@ -55,7 +55,7 @@ Settings read_settings() {
   if (!find_mode(s.mode, s.switches))
     s.error = "UMSH_REMOTE_MODE is '" + s.mode + "': it is one of naive, sr, dgsf, full";
   std::string list = variable("UMSH_REMOTE_SWITCHES", "");
-  if (!apply(list, s.switches))
+  if (!apply_list(list, s.switches))
     s.error = "UMSH_REMOTE_SWITCHES is '" + list + "': it is +name or -name, of shadow, async, local, prefetch, elide, delta";
   return s;
 }
