@@ -143,9 +143,11 @@ def serve(call: Call) -> str:
     lines += [f"if (!error) error = {call.check};"] if call.check else []
     arrays = [p for p in call.parameters if p.role in ("outarray", "outhandles", "outtext")]
     lines += [f"if (!{p.name}.fits) error = {INVALID[call.library]};" for p in arrays]
-    lines += ["if (error) return error;"]
+    # Handles and addresses are judged in CUresult; NVML knows one word for what is wrong with an argument.
+    refuse = "if (error) return error;" if call.library == "driver" else "if (error) return 2;"
+    lines += [refuse]
     ends = [line for p in call.parameters for line in takes(p)]
-    lines += [*ends, "if (error) return error;"] if ends else []
+    lines += [*ends, refuse] if ends else []
     arguments = "".join(f", {argument(p)}" for p in call.parameters)
     lines += [f"int status = invoke(s.{call.library}.{call.name}, {UNSUPPORTED[call.library]}{arguments});"]
     lines += [

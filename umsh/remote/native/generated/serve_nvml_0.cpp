@@ -13,9 +13,9 @@ int serve_nvmlComputeInstanceDestroy(Session& s, [[maybe_unused]] Reader& in, [[
   if (!in.finished()) return kWireError;
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
-  if (error) return error;
+  if (error) return 2;
   void* computeInstance = s.take(kKindNvmlComputeInstance, computeInstance_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlComputeInstanceDestroy, 3, computeInstance);
   return status;
 }
@@ -27,7 +27,7 @@ int serve_nvmlComputeInstanceGetInfo(Session& s, [[maybe_unused]] Reader& in, [[
   int error = 0;
   void* computeInstance = s.lookup(kKindNvmlComputeInstance, computeInstance_id, &error);
   alignas(64) unsigned char info[32] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlComputeInstanceGetInfo, 3, computeInstance, info_on ? info : nullptr);
   if (status != 0) return status;
   if (info_on) translate_nvmlComputeInstanceInfo_st(s, info, Way::kOut);
@@ -42,7 +42,7 @@ int serve_nvmlComputeInstanceGetInfo_v2(Session& s, [[maybe_unused]] Reader& in,
   int error = 0;
   void* computeInstance = s.lookup(kKindNvmlComputeInstance, computeInstance_id, &error);
   alignas(64) unsigned char info[32] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlComputeInstanceGetInfo_v2, 3, computeInstance, info_on ? info : nullptr);
   if (status != 0) return status;
   if (info_on) translate_nvmlComputeInstanceInfo_st(s, info, Way::kOut);
@@ -56,7 +56,7 @@ int serve_nvmlDeviceClearAccountingPids(Session& s, [[maybe_unused]] Reader& in,
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceClearAccountingPids, 3, device);
   return status;
 }
@@ -67,7 +67,7 @@ int serve_nvmlDeviceClearCpuAffinity(Session& s, [[maybe_unused]] Reader& in, [[
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceClearCpuAffinity, 3, device);
   return status;
 }
@@ -79,7 +79,7 @@ int serve_nvmlDeviceClearEccErrorCounts(Session& s, [[maybe_unused]] Reader& in,
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceClearEccErrorCounts, 3, device, counterType);
   return status;
 }
@@ -94,7 +94,7 @@ int serve_nvmlDeviceClearFieldValues(Session& s, [[maybe_unused]] Reader& in, [[
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   InOutArray values(values_in, uint64_t(valuesCount), 40);
   if (!values.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceClearFieldValues, 3, device, valuesCount, static_cast<void*>(values.data()));
   if (status != 0) return status;
   values.write(out, status == 0 ? uint64_t(valuesCount) : 0);
@@ -110,7 +110,7 @@ int serve_nvmlDeviceCreateGpuInstance(Session& s, [[maybe_unused]] Reader& in, [
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   void* gpuInstance = nullptr;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceCreateGpuInstance, 3, device, profileId, gpuInstance_on ? &gpuInstance : nullptr);
   if (status != 0) return status;
   if (gpuInstance_on) out.u64(s.intern(kKindNvmlGpuInstance, gpuInstance));
@@ -128,7 +128,7 @@ int serve_nvmlDeviceCreateGpuInstanceWithPlacement(Session& s, [[maybe_unused]] 
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   void* gpuInstance = nullptr;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceCreateGpuInstanceWithPlacement, 3, device, profileId, placement_on ? placement : nullptr, gpuInstance_on ? &gpuInstance : nullptr);
   if (status != 0) return status;
   if (gpuInstance_on) out.u64(s.intern(kKindNvmlGpuInstance, gpuInstance));
@@ -141,7 +141,7 @@ int serve_nvmlDeviceDiscoverGpus(Session& s, [[maybe_unused]] Reader& in, [[mayb
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   alignas(64) unsigned char pciInfo[68] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceDiscoverGpus, 3, pciInfo_on ? pciInfo : nullptr);
   if (status != 0) return status;
   if (pciInfo_on) out.blob(pciInfo, 68);
@@ -157,7 +157,7 @@ int serve_nvmlDeviceFreezeNvLinkUtilizationCounter(Session& s, [[maybe_unused]] 
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceFreezeNvLinkUtilizationCounter, 3, device, link, counter, freeze);
   return status;
 }
@@ -170,7 +170,7 @@ int serve_nvmlDeviceGetAPIRestriction(Session& s, [[maybe_unused]] Reader& in, [
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int isRestricted{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetAPIRestriction, 3, device, apiType, isRestricted_on ? &isRestricted : nullptr);
   if (status != 0) return status;
   if (isRestricted_on) out_scalar(out, isRestricted);
@@ -184,7 +184,7 @@ int serve_nvmlDeviceGetAccountingBufferSize(Session& s, [[maybe_unused]] Reader&
   int error = 0;
   alignas(64) unsigned char device[8] = {};
   unsigned bufferSize{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetAccountingBufferSize, 3, device_on ? device : nullptr, bufferSize_on ? &bufferSize : nullptr);
   if (status != 0) return status;
   if (device_on) out.blob(device, 8);
@@ -199,7 +199,7 @@ int serve_nvmlDeviceGetAccountingMode(Session& s, [[maybe_unused]] Reader& in, [
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int mode{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetAccountingMode, 3, device, mode_on ? &mode : nullptr);
   if (status != 0) return status;
   if (mode_on) out_scalar(out, mode);
@@ -216,7 +216,7 @@ int serve_nvmlDeviceGetAccountingPids(Session& s, [[maybe_unused]] Reader& in, [
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray pids(pids_on, (count_on ? uint64_t(count) : 0), 4);
   if (!pids.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetAccountingPids, 3, device, count_on ? &count : nullptr, static_cast<unsigned*>(pids.data()));
   if (count_on) out_scalar(out, count);
   pids.write(out, status == 0 ? (count_on ? uint64_t(count) : 0) : 0);
@@ -231,7 +231,7 @@ int serve_nvmlDeviceGetAccountingStats(Session& s, [[maybe_unused]] Reader& in, 
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char stats[56] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetAccountingStats, 3, device, pid, stats_on ? stats : nullptr);
   if (status != 0) return status;
   if (stats_on) out.blob(stats, 56);
@@ -248,7 +248,7 @@ int serve_nvmlDeviceGetActiveVgpus(Session& s, [[maybe_unused]] Reader& in, [[ma
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray vgpuInstances(vgpuInstances_on, (vgpuCount_on ? uint64_t(vgpuCount) : 0), 4);
   if (!vgpuInstances.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetActiveVgpus, 3, device, vgpuCount_on ? &vgpuCount : nullptr, static_cast<unsigned*>(vgpuInstances.data()));
   if (vgpuCount_on) out_scalar(out, vgpuCount);
   vgpuInstances.write(out, status == 0 ? (vgpuCount_on ? uint64_t(vgpuCount) : 0) : 0);
@@ -262,7 +262,7 @@ int serve_nvmlDeviceGetAdaptiveClockInfoStatus(Session& s, [[maybe_unused]] Read
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned adaptiveClockStatus{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetAdaptiveClockInfoStatus, 3, device, adaptiveClockStatus_on ? &adaptiveClockStatus : nullptr);
   if (status != 0) return status;
   if (adaptiveClockStatus_on) out_scalar(out, adaptiveClockStatus);
@@ -276,7 +276,7 @@ int serve_nvmlDeviceGetAddressingMode(Session& s, [[maybe_unused]] Reader& in, [
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!mode.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetAddressingMode, 3, device, mode.data());
   if (status != 0) return status;
   mode.write(out);
@@ -291,7 +291,7 @@ int serve_nvmlDeviceGetApplicationsClock(Session& s, [[maybe_unused]] Reader& in
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned clockMHz{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetApplicationsClock, 3, device, clockType, clockMHz_on ? &clockMHz : nullptr);
   if (status != 0) return status;
   if (clockMHz_on) out_scalar(out, clockMHz);
@@ -305,7 +305,7 @@ int serve_nvmlDeviceGetArchitecture(Session& s, [[maybe_unused]] Reader& in, [[m
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned arch{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetArchitecture, 3, device, arch_on ? &arch : nullptr);
   if (status != 0) return status;
   if (arch_on) out_scalar(out, arch);
@@ -319,7 +319,7 @@ int serve_nvmlDeviceGetAttributes(Session& s, [[maybe_unused]] Reader& in, [[may
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char attributes[40] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetAttributes, 3, device, attributes_on ? attributes : nullptr);
   if (status != 0) return status;
   if (attributes_on) out.blob(attributes, 40);
@@ -333,7 +333,7 @@ int serve_nvmlDeviceGetAttributes_v2(Session& s, [[maybe_unused]] Reader& in, [[
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char attributes[40] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetAttributes_v2, 3, device, attributes_on ? attributes : nullptr);
   if (status != 0) return status;
   if (attributes_on) out.blob(attributes, 40);
@@ -349,7 +349,7 @@ int serve_nvmlDeviceGetAutoBoostedClocksEnabled(Session& s, [[maybe_unused]] Rea
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int isEnabled{};
   int defaultIsEnabled{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetAutoBoostedClocksEnabled, 3, device, isEnabled_on ? &isEnabled : nullptr, defaultIsEnabled_on ? &defaultIsEnabled : nullptr);
   if (status != 0) return status;
   if (isEnabled_on) out_scalar(out, isEnabled);
@@ -364,7 +364,7 @@ int serve_nvmlDeviceGetBAR1MemoryInfo(Session& s, [[maybe_unused]] Reader& in, [
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char bar1Memory[24] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetBAR1MemoryInfo, 3, device, bar1Memory_on ? bar1Memory : nullptr);
   if (status != 0) return status;
   if (bar1Memory_on) out.blob(bar1Memory, 24);
@@ -378,7 +378,7 @@ int serve_nvmlDeviceGetBoardId(Session& s, [[maybe_unused]] Reader& in, [[maybe_
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned boardId{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetBoardId, 3, device, boardId_on ? &boardId : nullptr);
   if (status != 0) return status;
   if (boardId_on) out_scalar(out, boardId);
@@ -394,7 +394,7 @@ int serve_nvmlDeviceGetBoardPartNumber(Session& s, [[maybe_unused]] Reader& in, 
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray partNumber(partNumber_on, uint64_t(length), 1);
   if (!partNumber.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetBoardPartNumber, 3, device, static_cast<char*>(partNumber.data()), length);
   if (status != 0) return status;
   partNumber.write_text(out);
@@ -408,7 +408,7 @@ int serve_nvmlDeviceGetBrand(Session& s, [[maybe_unused]] Reader& in, [[maybe_un
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int type{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetBrand, 3, device, type_on ? &type : nullptr);
   if (status != 0) return status;
   if (type_on) out_scalar(out, type);
@@ -422,7 +422,7 @@ int serve_nvmlDeviceGetBridgeChipInfo(Session& s, [[maybe_unused]] Reader& in, [
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char bridgeHierarchy[1028] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetBridgeChipInfo, 3, device, bridgeHierarchy_on ? bridgeHierarchy : nullptr);
   if (status != 0) return status;
   if (bridgeHierarchy_on) out.blob(bridgeHierarchy, 1028);
@@ -436,7 +436,7 @@ int serve_nvmlDeviceGetBusType(Session& s, [[maybe_unused]] Reader& in, [[maybe_
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned type{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetBusType, 3, device, type_on ? &type : nullptr);
   if (status != 0) return status;
   if (type_on) out_scalar(out, type);
@@ -450,7 +450,7 @@ int serve_nvmlDeviceGetC2cModeInfoV(Session& s, [[maybe_unused]] Reader& in, [[m
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char c2cModeInfo[4] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetC2cModeInfoV, 3, device, c2cModeInfo_on ? c2cModeInfo : nullptr);
   if (status != 0) return status;
   if (c2cModeInfo_on) out.blob(c2cModeInfo, 4);
@@ -464,7 +464,7 @@ int serve_nvmlDeviceGetCapabilities(Session& s, [[maybe_unused]] Reader& in, [[m
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!caps.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetCapabilities, 3, device, caps.data());
   if (status != 0) return status;
   caps.write(out);
@@ -478,7 +478,7 @@ int serve_nvmlDeviceGetClkMonStatus(Session& s, [[maybe_unused]] Reader& in, [[m
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char status_[264] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetClkMonStatus, 3, device, status__on ? status_ : nullptr);
   if (status != 0) return status;
   if (status__on) out.blob(status_, 264);
@@ -494,7 +494,7 @@ int serve_nvmlDeviceGetClock(Session& s, [[maybe_unused]] Reader& in, [[maybe_un
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned clockMHz{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetClock, 3, device, clockType, clockId, clockMHz_on ? &clockMHz : nullptr);
   if (status != 0) return status;
   if (clockMHz_on) out_scalar(out, clockMHz);
@@ -509,7 +509,7 @@ int serve_nvmlDeviceGetClockInfo(Session& s, [[maybe_unused]] Reader& in, [[mayb
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned clock{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetClockInfo, 3, device, type, clock_on ? &clock : nullptr);
   if (status != 0) return status;
   if (clock_on) out_scalar(out, clock);
@@ -523,7 +523,7 @@ int serve_nvmlDeviceGetClockOffsets(Session& s, [[maybe_unused]] Reader& in, [[m
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!info.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetClockOffsets, 3, device, info.data());
   if (status != 0) return status;
   info.write(out);
@@ -537,7 +537,7 @@ int serve_nvmlDeviceGetComputeInstanceId(Session& s, [[maybe_unused]] Reader& in
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned id{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetComputeInstanceId, 3, device, id_on ? &id : nullptr);
   if (status != 0) return status;
   if (id_on) out_scalar(out, id);
@@ -551,7 +551,7 @@ int serve_nvmlDeviceGetComputeMode(Session& s, [[maybe_unused]] Reader& in, [[ma
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int mode{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetComputeMode, 3, device, mode_on ? &mode : nullptr);
   if (status != 0) return status;
   if (mode_on) out_scalar(out, mode);
@@ -568,7 +568,7 @@ int serve_nvmlDeviceGetComputeRunningProcesses(Session& s, [[maybe_unused]] Read
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray infos(infos_on, (infoCount_on ? uint64_t(infoCount) : 0), 16);
   if (!infos.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetComputeRunningProcesses, 3, device, infoCount_on ? &infoCount : nullptr, static_cast<void*>(infos.data()));
   if (infoCount_on) out_scalar(out, infoCount);
   infos.write(out, status == 0 ? (infoCount_on ? uint64_t(infoCount) : 0) : 0);
@@ -585,7 +585,7 @@ int serve_nvmlDeviceGetComputeRunningProcesses_v2(Session& s, [[maybe_unused]] R
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray infos(infos_on, (infoCount_on ? uint64_t(infoCount) : 0), 24);
   if (!infos.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetComputeRunningProcesses_v2, 3, device, infoCount_on ? &infoCount : nullptr, static_cast<void*>(infos.data()));
   if (infoCount_on) out_scalar(out, infoCount);
   infos.write(out, status == 0 ? (infoCount_on ? uint64_t(infoCount) : 0) : 0);
@@ -602,7 +602,7 @@ int serve_nvmlDeviceGetComputeRunningProcesses_v3(Session& s, [[maybe_unused]] R
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray infos(infos_on, (infoCount_on ? uint64_t(infoCount) : 0), 24);
   if (!infos.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetComputeRunningProcesses_v3, 3, device, infoCount_on ? &infoCount : nullptr, static_cast<void*>(infos.data()));
   if (infoCount_on) out_scalar(out, infoCount);
   infos.write(out, status == 0 ? (infoCount_on ? uint64_t(infoCount) : 0) : 0);
@@ -616,7 +616,7 @@ int serve_nvmlDeviceGetConfComputeGpuAttestationReport(Session& s, [[maybe_unuse
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char gpuAtstReport[12332] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetConfComputeGpuAttestationReport, 3, device, gpuAtstReport_on ? gpuAtstReport : nullptr);
   if (status != 0) return status;
   if (gpuAtstReport_on) out.blob(gpuAtstReport, 12332);
@@ -630,7 +630,7 @@ int serve_nvmlDeviceGetConfComputeGpuCertificate(Session& s, [[maybe_unused]] Re
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char gpuCert[9224] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetConfComputeGpuCertificate, 3, device, gpuCert_on ? gpuCert : nullptr);
   if (status != 0) return status;
   if (gpuCert_on) out.blob(gpuCert, 9224);
@@ -644,7 +644,7 @@ int serve_nvmlDeviceGetConfComputeMemSizeInfo(Session& s, [[maybe_unused]] Reade
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char memInfo[16] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetConfComputeMemSizeInfo, 3, device, memInfo_on ? memInfo : nullptr);
   if (status != 0) return status;
   if (memInfo_on) out.blob(memInfo, 16);
@@ -658,7 +658,7 @@ int serve_nvmlDeviceGetConfComputeProtectedMemoryUsage(Session& s, [[maybe_unuse
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char memory[24] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetConfComputeProtectedMemoryUsage, 3, device, memory_on ? memory : nullptr);
   if (status != 0) return status;
   if (memory_on) out.blob(memory, 24);
@@ -672,7 +672,7 @@ int serve_nvmlDeviceGetCoolerInfo(Session& s, [[maybe_unused]] Reader& in, [[may
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!coolerInfo.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetCoolerInfo, 3, device, coolerInfo.data());
   if (status != 0) return status;
   coolerInfo.write(out);
@@ -684,7 +684,7 @@ int serve_nvmlDeviceGetCount(Session& s, [[maybe_unused]] Reader& in, [[maybe_un
   if (!in.finished()) return kWireError;
   int error = 0;
   unsigned deviceCount{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetCount, 3, deviceCount_on ? &deviceCount : nullptr);
   if (status != 0) return status;
   if (deviceCount_on) out_scalar(out, deviceCount);
@@ -696,7 +696,7 @@ int serve_nvmlDeviceGetCount_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe
   if (!in.finished()) return kWireError;
   int error = 0;
   unsigned deviceCount{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetCount_v2, 3, deviceCount_on ? &deviceCount : nullptr);
   if (status != 0) return status;
   if (deviceCount_on) out_scalar(out, deviceCount);
@@ -712,7 +712,7 @@ int serve_nvmlDeviceGetCpuAffinity(Session& s, [[maybe_unused]] Reader& in, [[ma
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray cpuSet(cpuSet_on, uint64_t(cpuSetSize), 8);
   if (!cpuSet.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetCpuAffinity, 3, device, cpuSetSize, static_cast<uint64_t*>(cpuSet.data()));
   if (status != 0) return status;
   cpuSet.write(out, status == 0 ? uint64_t(cpuSetSize) : 0);
@@ -729,7 +729,7 @@ int serve_nvmlDeviceGetCpuAffinityWithinScope(Session& s, [[maybe_unused]] Reade
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray cpuSet(cpuSet_on, uint64_t(cpuSetSize), 8);
   if (!cpuSet.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetCpuAffinityWithinScope, 3, device, cpuSetSize, static_cast<uint64_t*>(cpuSet.data()), scope);
   if (status != 0) return status;
   cpuSet.write(out, status == 0 ? uint64_t(cpuSetSize) : 0);
@@ -746,7 +746,7 @@ int serve_nvmlDeviceGetCreatableVgpus(Session& s, [[maybe_unused]] Reader& in, [
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray vgpuTypeIds(vgpuTypeIds_on, (vgpuCount_on ? uint64_t(vgpuCount) : 0), 4);
   if (!vgpuTypeIds.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetCreatableVgpus, 3, device, vgpuCount_on ? &vgpuCount : nullptr, static_cast<unsigned*>(vgpuTypeIds.data()));
   if (vgpuCount_on) out_scalar(out, vgpuCount);
   vgpuTypeIds.write(out, status == 0 ? (vgpuCount_on ? uint64_t(vgpuCount) : 0) : 0);
@@ -762,7 +762,7 @@ int serve_nvmlDeviceGetCudaComputeCapability(Session& s, [[maybe_unused]] Reader
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int major{};
   int minor{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetCudaComputeCapability, 3, device, major_on ? &major : nullptr, minor_on ? &minor : nullptr);
   if (status != 0) return status;
   if (major_on) out_scalar(out, major);
@@ -777,7 +777,7 @@ int serve_nvmlDeviceGetCurrPcieLinkGeneration(Session& s, [[maybe_unused]] Reade
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned currLinkGen{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetCurrPcieLinkGeneration, 3, device, currLinkGen_on ? &currLinkGen : nullptr);
   if (status != 0) return status;
   if (currLinkGen_on) out_scalar(out, currLinkGen);
@@ -791,7 +791,7 @@ int serve_nvmlDeviceGetCurrPcieLinkWidth(Session& s, [[maybe_unused]] Reader& in
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned currLinkWidth{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetCurrPcieLinkWidth, 3, device, currLinkWidth_on ? &currLinkWidth : nullptr);
   if (status != 0) return status;
   if (currLinkWidth_on) out_scalar(out, currLinkWidth);
@@ -805,7 +805,7 @@ int serve_nvmlDeviceGetCurrentClockFreqs(Session& s, [[maybe_unused]] Reader& in
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!currentClockFreqs.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetCurrentClockFreqs, 3, device, currentClockFreqs.data());
   if (status != 0) return status;
   currentClockFreqs.write(out);
@@ -819,7 +819,7 @@ int serve_nvmlDeviceGetCurrentClocksEventReasons(Session& s, [[maybe_unused]] Re
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   uint64_t clocksEventReasons{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetCurrentClocksEventReasons, 3, device, clocksEventReasons_on ? &clocksEventReasons : nullptr);
   if (status != 0) return status;
   if (clocksEventReasons_on) out_scalar(out, clocksEventReasons);
@@ -833,7 +833,7 @@ int serve_nvmlDeviceGetCurrentClocksThrottleReasons(Session& s, [[maybe_unused]]
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   uint64_t clocksThrottleReasons{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetCurrentClocksThrottleReasons, 3, device, clocksThrottleReasons_on ? &clocksThrottleReasons : nullptr);
   if (status != 0) return status;
   if (clocksThrottleReasons_on) out_scalar(out, clocksThrottleReasons);
@@ -849,7 +849,7 @@ int serve_nvmlDeviceGetDecoderUtilization(Session& s, [[maybe_unused]] Reader& i
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned utilization{};
   unsigned samplingPeriodUs{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetDecoderUtilization, 3, device, utilization_on ? &utilization : nullptr, samplingPeriodUs_on ? &samplingPeriodUs : nullptr);
   if (status != 0) return status;
   if (utilization_on) out_scalar(out, utilization);
@@ -865,7 +865,7 @@ int serve_nvmlDeviceGetDefaultApplicationsClock(Session& s, [[maybe_unused]] Rea
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned clockMHz{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetDefaultApplicationsClock, 3, device, clockType, clockMHz_on ? &clockMHz : nullptr);
   if (status != 0) return status;
   if (clockMHz_on) out_scalar(out, clockMHz);
@@ -879,7 +879,7 @@ int serve_nvmlDeviceGetDefaultEccMode(Session& s, [[maybe_unused]] Reader& in, [
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int defaultMode{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetDefaultEccMode, 3, device, defaultMode_on ? &defaultMode : nullptr);
   if (status != 0) return status;
   if (defaultMode_on) out_scalar(out, defaultMode);
@@ -895,7 +895,7 @@ int serve_nvmlDeviceGetDetailedEccErrors(Session& s, [[maybe_unused]] Reader& in
   int error = 0;
   alignas(64) unsigned char device[8] = {};
   alignas(64) unsigned char eccCounts[32] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetDetailedEccErrors, 3, device_on ? device : nullptr, errorType, counterType, eccCounts_on ? eccCounts : nullptr);
   if (status != 0) return status;
   if (device_on) out.blob(device, 8);
@@ -910,7 +910,7 @@ int serve_nvmlDeviceGetDeviceHandleFromMigDeviceHandle(Session& s, [[maybe_unuse
   int error = 0;
   void* migDevice = s.lookup(kKindNvmlDevice, migDevice_id, &error);
   void* device = nullptr;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, 3, migDevice, device_on ? &device : nullptr);
   if (status != 0) return status;
   if (device_on) out.u64(s.intern(kKindNvmlDevice, device));
@@ -924,7 +924,7 @@ int serve_nvmlDeviceGetDisplayActive(Session& s, [[maybe_unused]] Reader& in, [[
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int isActive{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetDisplayActive, 3, device, isActive_on ? &isActive : nullptr);
   if (status != 0) return status;
   if (isActive_on) out_scalar(out, isActive);
@@ -938,7 +938,7 @@ int serve_nvmlDeviceGetDisplayMode(Session& s, [[maybe_unused]] Reader& in, [[ma
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int display{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetDisplayMode, 3, device, display_on ? &display : nullptr);
   if (status != 0) return status;
   if (display_on) out_scalar(out, display);
@@ -954,7 +954,7 @@ int serve_nvmlDeviceGetDramEncryptionMode(Session& s, [[maybe_unused]] Reader& i
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!current.fits) return kWireError;
   if (!pending.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetDramEncryptionMode, 3, device, current.data(), pending.data());
   if (status != 0) return status;
   current.write(out);
@@ -971,7 +971,7 @@ int serve_nvmlDeviceGetDriverModel(Session& s, [[maybe_unused]] Reader& in, [[ma
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int current{};
   int pending{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetDriverModel, 3, device, current_on ? &current : nullptr, pending_on ? &pending : nullptr);
   if (status != 0) return status;
   if (current_on) out_scalar(out, current);
@@ -988,7 +988,7 @@ int serve_nvmlDeviceGetDriverModel_v2(Session& s, [[maybe_unused]] Reader& in, [
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int current{};
   int pending{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetDriverModel_v2, 3, device, current_on ? &current : nullptr, pending_on ? &pending : nullptr);
   if (status != 0) return status;
   if (current_on) out_scalar(out, current);
@@ -1003,7 +1003,7 @@ int serve_nvmlDeviceGetDynamicPstatesInfo(Session& s, [[maybe_unused]] Reader& i
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char pDynamicPstatesInfo[132] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetDynamicPstatesInfo, 3, device, pDynamicPstatesInfo_on ? pDynamicPstatesInfo : nullptr);
   if (status != 0) return status;
   if (pDynamicPstatesInfo_on) out.blob(pDynamicPstatesInfo, 132);
@@ -1019,7 +1019,7 @@ int serve_nvmlDeviceGetEccMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int current{};
   int pending{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetEccMode, 3, device, current_on ? &current : nullptr, pending_on ? &pending : nullptr);
   if (status != 0) return status;
   if (current_on) out_scalar(out, current);
@@ -1035,7 +1035,7 @@ int serve_nvmlDeviceGetEncoderCapacity(Session& s, [[maybe_unused]] Reader& in, 
   int error = 0;
   alignas(64) unsigned char device[8] = {};
   unsigned encoderCapacity{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetEncoderCapacity, 3, device_on ? device : nullptr, encoderQueryType, encoderCapacity_on ? &encoderCapacity : nullptr);
   if (status != 0) return status;
   if (device_on) out.blob(device, 8);
@@ -1053,7 +1053,7 @@ int serve_nvmlDeviceGetEncoderSessions(Session& s, [[maybe_unused]] Reader& in, 
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray sessionInfos(sessionInfos_on, (sessionCount_on ? uint64_t(sessionCount) : 0), 32);
   if (!sessionInfos.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetEncoderSessions, 3, device, sessionCount_on ? &sessionCount : nullptr, static_cast<void*>(sessionInfos.data()));
   if (sessionCount_on) out_scalar(out, sessionCount);
   sessionInfos.write(out, status == 0 ? (sessionCount_on ? uint64_t(sessionCount) : 0) : 0);
@@ -1071,7 +1071,7 @@ int serve_nvmlDeviceGetEncoderStats(Session& s, [[maybe_unused]] Reader& in, [[m
   unsigned sessionCount{};
   unsigned averageFps{};
   unsigned averageLatency{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetEncoderStats, 3, device_on ? device : nullptr, sessionCount_on ? &sessionCount : nullptr, averageFps_on ? &averageFps : nullptr, averageLatency_on ? &averageLatency : nullptr);
   if (status != 0) return status;
   if (device_on) out.blob(device, 8);
@@ -1090,7 +1090,7 @@ int serve_nvmlDeviceGetEncoderUtilization(Session& s, [[maybe_unused]] Reader& i
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned utilization{};
   unsigned samplingPeriodUs{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetEncoderUtilization, 3, device, utilization_on ? &utilization : nullptr, samplingPeriodUs_on ? &samplingPeriodUs : nullptr);
   if (status != 0) return status;
   if (utilization_on) out_scalar(out, utilization);
@@ -1105,7 +1105,7 @@ int serve_nvmlDeviceGetEnforcedPowerLimit(Session& s, [[maybe_unused]] Reader& i
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned limit{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetEnforcedPowerLimit, 3, device, limit_on ? &limit : nullptr);
   if (status != 0) return status;
   if (limit_on) out_scalar(out, limit);
@@ -1122,7 +1122,7 @@ int serve_nvmlDeviceGetFBCSessions(Session& s, [[maybe_unused]] Reader& in, [[ma
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray sessionInfo(sessionInfo_on, (sessionCount_on ? uint64_t(sessionCount) : 0), 48);
   if (!sessionInfo.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetFBCSessions, 3, device, sessionCount_on ? &sessionCount : nullptr, static_cast<void*>(sessionInfo.data()));
   if (sessionCount_on) out_scalar(out, sessionCount);
   sessionInfo.write(out, status == 0 ? (sessionCount_on ? uint64_t(sessionCount) : 0) : 0);
@@ -1136,7 +1136,7 @@ int serve_nvmlDeviceGetFBCStats(Session& s, [[maybe_unused]] Reader& in, [[maybe
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char fbcStats[12] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetFBCStats, 3, device, fbcStats_on ? fbcStats : nullptr);
   if (status != 0) return status;
   if (fbcStats_on) out.blob(fbcStats, 12);
@@ -1151,7 +1151,7 @@ int serve_nvmlDeviceGetFanControlPolicy_v2(Session& s, [[maybe_unused]] Reader& 
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned policy{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetFanControlPolicy_v2, 3, device, fan, policy_on ? &policy : nullptr);
   if (status != 0) return status;
   if (policy_on) out_scalar(out, policy);
@@ -1165,7 +1165,7 @@ int serve_nvmlDeviceGetFanSpeed(Session& s, [[maybe_unused]] Reader& in, [[maybe
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned speed{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetFanSpeed, 3, device, speed_on ? &speed : nullptr);
   if (status != 0) return status;
   if (speed_on) out_scalar(out, speed);
@@ -1179,7 +1179,7 @@ int serve_nvmlDeviceGetFanSpeedRPM(Session& s, [[maybe_unused]] Reader& in, [[ma
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!fanSpeed.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetFanSpeedRPM, 3, device, fanSpeed.data());
   if (status != 0) return status;
   fanSpeed.write(out);
@@ -1194,7 +1194,7 @@ int serve_nvmlDeviceGetFanSpeed_v2(Session& s, [[maybe_unused]] Reader& in, [[ma
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned speed{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetFanSpeed_v2, 3, device, fan, speed_on ? &speed : nullptr);
   if (status != 0) return status;
   if (speed_on) out_scalar(out, speed);
@@ -1210,7 +1210,7 @@ int serve_nvmlDeviceGetFieldValues(Session& s, [[maybe_unused]] Reader& in, [[ma
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   InOutArray values(values_in, uint64_t(valuesCount), 40);
   if (!values.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetFieldValues, 3, device, valuesCount, static_cast<void*>(values.data()));
   if (status != 0) return status;
   values.write(out, status == 0 ? uint64_t(valuesCount) : 0);
@@ -1226,7 +1226,7 @@ int serve_nvmlDeviceGetGpcClkMinMaxVfOffset(Session& s, [[maybe_unused]] Reader&
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int minOffset{};
   int maxOffset{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetGpcClkMinMaxVfOffset, 3, device, minOffset_on ? &minOffset : nullptr, maxOffset_on ? &maxOffset : nullptr);
   if (status != 0) return status;
   if (minOffset_on) out_scalar(out, minOffset);
@@ -1241,7 +1241,7 @@ int serve_nvmlDeviceGetGpcClkVfOffset(Session& s, [[maybe_unused]] Reader& in, [
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int offset{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetGpcClkVfOffset, 3, device, offset_on ? &offset : nullptr);
   if (status != 0) return status;
   if (offset_on) out_scalar(out, offset);
@@ -1255,7 +1255,7 @@ int serve_nvmlDeviceGetGpuFabricInfo(Session& s, [[maybe_unused]] Reader& in, [[
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char gpuFabricInfo[28] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetGpuFabricInfo, 3, device, gpuFabricInfo_on ? gpuFabricInfo : nullptr);
   if (status != 0) return status;
   if (gpuFabricInfo_on) out.blob(gpuFabricInfo, 28);
@@ -1269,7 +1269,7 @@ int serve_nvmlDeviceGetGpuFabricInfoV(Session& s, [[maybe_unused]] Reader& in, [
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!gpuFabricInfo.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetGpuFabricInfoV, 3, device, gpuFabricInfo.data());
   if (status != 0) return status;
   gpuFabricInfo.write(out);
@@ -1284,7 +1284,7 @@ int serve_nvmlDeviceGetGpuInstanceById(Session& s, [[maybe_unused]] Reader& in, 
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   void* gpuInstance = nullptr;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetGpuInstanceById, 3, device, id, gpuInstance_on ? &gpuInstance : nullptr);
   if (status != 0) return status;
   if (gpuInstance_on) out.u64(s.intern(kKindNvmlGpuInstance, gpuInstance));
@@ -1298,7 +1298,7 @@ int serve_nvmlDeviceGetGpuInstanceId(Session& s, [[maybe_unused]] Reader& in, [[
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned id{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetGpuInstanceId, 3, device, id_on ? &id : nullptr);
   if (status != 0) return status;
   if (id_on) out_scalar(out, id);
@@ -1316,7 +1316,7 @@ int serve_nvmlDeviceGetGpuInstancePossiblePlacements(Session& s, [[maybe_unused]
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray placements(placements_on, (count_on ? uint64_t(count) : 0), 8);
   if (!placements.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetGpuInstancePossiblePlacements, 3, device, profileId, static_cast<void*>(placements.data()), count_on ? &count : nullptr);
   placements.write(out, status == 0 ? (count_on ? uint64_t(count) : 0) : 0);
   if (count_on) out_scalar(out, count);
@@ -1334,7 +1334,7 @@ int serve_nvmlDeviceGetGpuInstancePossiblePlacements_v2(Session& s, [[maybe_unus
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray placements(placements_on, (count_on ? uint64_t(count) : 0), 8);
   if (!placements.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetGpuInstancePossiblePlacements_v2, 3, device, profileId, static_cast<void*>(placements.data()), count_on ? &count : nullptr);
   placements.write(out, status == 0 ? (count_on ? uint64_t(count) : 0) : 0);
   if (count_on) out_scalar(out, count);
@@ -1349,7 +1349,7 @@ int serve_nvmlDeviceGetGpuInstanceProfileInfo(Session& s, [[maybe_unused]] Reade
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char info[48] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetGpuInstanceProfileInfo, 3, device, profile, info_on ? info : nullptr);
   if (status != 0) return status;
   if (info_on) out.blob(info, 48);
@@ -1364,7 +1364,7 @@ int serve_nvmlDeviceGetGpuInstanceProfileInfoByIdV(Session& s, [[maybe_unused]] 
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!info.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetGpuInstanceProfileInfoByIdV, 3, device, profileId, info.data());
   if (status != 0) return status;
   info.write(out);
@@ -1379,7 +1379,7 @@ int serve_nvmlDeviceGetGpuInstanceProfileInfoV(Session& s, [[maybe_unused]] Read
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!info.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetGpuInstanceProfileInfoV, 3, device, profile, info.data());
   if (status != 0) return status;
   info.write(out);
@@ -1394,7 +1394,7 @@ int serve_nvmlDeviceGetGpuInstanceRemainingCapacity(Session& s, [[maybe_unused]]
   int error = 0;
   alignas(64) unsigned char device[8] = {};
   unsigned count{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetGpuInstanceRemainingCapacity, 3, device_on ? device : nullptr, profileId, count_on ? &count : nullptr);
   if (status != 0) return status;
   if (device_on) out.blob(device, 8);
@@ -1413,7 +1413,7 @@ int serve_nvmlDeviceGetGpuInstances(Session& s, [[maybe_unused]] Reader& in, [[m
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray gpuInstances(gpuInstances_on, (count_on ? uint64_t(count) : 0), 8);
   if (!gpuInstances.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetGpuInstances, 3, device, profileId, gpuInstances.handles(), count_on ? &count : nullptr);
   gpuInstances.write_handles(s, kKindNvmlGpuInstance, out, status == 0 ? (count_on ? uint64_t(count) : 0) : 0);
   if (count_on) out_scalar(out, count);
@@ -1427,7 +1427,7 @@ int serve_nvmlDeviceGetGpuMaxPcieLinkGeneration(Session& s, [[maybe_unused]] Rea
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned maxLinkGenDevice{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetGpuMaxPcieLinkGeneration, 3, device, maxLinkGenDevice_on ? &maxLinkGenDevice : nullptr);
   if (status != 0) return status;
   if (maxLinkGenDevice_on) out_scalar(out, maxLinkGenDevice);
@@ -1443,7 +1443,7 @@ int serve_nvmlDeviceGetGpuOperationMode(Session& s, [[maybe_unused]] Reader& in,
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int current{};
   int pending{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetGpuOperationMode, 3, device, current_on ? &current : nullptr, pending_on ? &pending : nullptr);
   if (status != 0) return status;
   if (current_on) out_scalar(out, current);
@@ -1461,7 +1461,7 @@ int serve_nvmlDeviceGetGraphicsRunningProcesses(Session& s, [[maybe_unused]] Rea
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray infos(infos_on, (infoCount_on ? uint64_t(infoCount) : 0), 16);
   if (!infos.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetGraphicsRunningProcesses, 3, device, infoCount_on ? &infoCount : nullptr, static_cast<void*>(infos.data()));
   if (infoCount_on) out_scalar(out, infoCount);
   infos.write(out, status == 0 ? (infoCount_on ? uint64_t(infoCount) : 0) : 0);
@@ -1478,7 +1478,7 @@ int serve_nvmlDeviceGetGraphicsRunningProcesses_v2(Session& s, [[maybe_unused]] 
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray infos(infos_on, (infoCount_on ? uint64_t(infoCount) : 0), 24);
   if (!infos.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetGraphicsRunningProcesses_v2, 3, device, infoCount_on ? &infoCount : nullptr, static_cast<void*>(infos.data()));
   if (infoCount_on) out_scalar(out, infoCount);
   infos.write(out, status == 0 ? (infoCount_on ? uint64_t(infoCount) : 0) : 0);
@@ -1495,7 +1495,7 @@ int serve_nvmlDeviceGetGraphicsRunningProcesses_v3(Session& s, [[maybe_unused]] 
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray infos(infos_on, (infoCount_on ? uint64_t(infoCount) : 0), 24);
   if (!infos.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetGraphicsRunningProcesses_v3, 3, device, infoCount_on ? &infoCount : nullptr, static_cast<void*>(infos.data()));
   if (infoCount_on) out_scalar(out, infoCount);
   infos.write(out, status == 0 ? (infoCount_on ? uint64_t(infoCount) : 0) : 0);
@@ -1509,7 +1509,7 @@ int serve_nvmlDeviceGetGridLicensableFeatures(Session& s, [[maybe_unused]] Reade
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char pGridLicensableFeatures[860] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetGridLicensableFeatures, 3, device, pGridLicensableFeatures_on ? pGridLicensableFeatures : nullptr);
   if (status != 0) return status;
   if (pGridLicensableFeatures_on) out.blob(pGridLicensableFeatures, 860);
@@ -1523,7 +1523,7 @@ int serve_nvmlDeviceGetGridLicensableFeatures_v2(Session& s, [[maybe_unused]] Re
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char pGridLicensableFeatures[860] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetGridLicensableFeatures_v2, 3, device, pGridLicensableFeatures_on ? pGridLicensableFeatures : nullptr);
   if (status != 0) return status;
   if (pGridLicensableFeatures_on) out.blob(pGridLicensableFeatures, 860);
@@ -1537,7 +1537,7 @@ int serve_nvmlDeviceGetGridLicensableFeatures_v3(Session& s, [[maybe_unused]] Re
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char pGridLicensableFeatures[860] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetGridLicensableFeatures_v3, 3, device, pGridLicensableFeatures_on ? pGridLicensableFeatures : nullptr);
   if (status != 0) return status;
   if (pGridLicensableFeatures_on) out.blob(pGridLicensableFeatures, 860);
@@ -1551,7 +1551,7 @@ int serve_nvmlDeviceGetGridLicensableFeatures_v4(Session& s, [[maybe_unused]] Re
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char pGridLicensableFeatures[860] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetGridLicensableFeatures_v4, 3, device, pGridLicensableFeatures_on ? pGridLicensableFeatures : nullptr);
   if (status != 0) return status;
   if (pGridLicensableFeatures_on) out.blob(pGridLicensableFeatures, 860);
@@ -1567,7 +1567,7 @@ int serve_nvmlDeviceGetGspFirmwareMode(Session& s, [[maybe_unused]] Reader& in, 
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned isEnabled{};
   unsigned defaultMode{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetGspFirmwareMode, 3, device, isEnabled_on ? &isEnabled : nullptr, defaultMode_on ? &defaultMode : nullptr);
   if (status != 0) return status;
   if (isEnabled_on) out_scalar(out, isEnabled);
@@ -1582,7 +1582,7 @@ int serve_nvmlDeviceGetGspFirmwareVersion(Session& s, [[maybe_unused]] Reader& i
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   char version{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetGspFirmwareVersion, 3, device, version_on ? &version : nullptr);
   if (status != 0) return status;
   if (version_on) out_scalar(out, version);
@@ -1595,7 +1595,7 @@ int serve_nvmlDeviceGetHandleByIndex(Session& s, [[maybe_unused]] Reader& in, [[
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = nullptr;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetHandleByIndex, 3, index, device_on ? &device : nullptr);
   if (status != 0) return status;
   if (device_on) out.u64(s.intern(kKindNvmlDevice, device));
@@ -1608,7 +1608,7 @@ int serve_nvmlDeviceGetHandleByIndex_v2(Session& s, [[maybe_unused]] Reader& in,
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = nullptr;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetHandleByIndex_v2, 3, index, device_on ? &device : nullptr);
   if (status != 0) return status;
   if (device_on) out.u64(s.intern(kKindNvmlDevice, device));
@@ -1622,7 +1622,7 @@ int serve_nvmlDeviceGetHandleByPciBusId(Session& s, [[maybe_unused]] Reader& in,
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = nullptr;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetHandleByPciBusId, 3, pciBusId_on ? pciBusId.c_str() : nullptr, device_on ? &device : nullptr);
   if (status != 0) return status;
   if (device_on) out.u64(s.intern(kKindNvmlDevice, device));
@@ -1636,7 +1636,7 @@ int serve_nvmlDeviceGetHandleByPciBusId_v2(Session& s, [[maybe_unused]] Reader& 
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = nullptr;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetHandleByPciBusId_v2, 3, pciBusId_on ? pciBusId.c_str() : nullptr, device_on ? &device : nullptr);
   if (status != 0) return status;
   if (device_on) out.u64(s.intern(kKindNvmlDevice, device));
@@ -1650,7 +1650,7 @@ int serve_nvmlDeviceGetHandleBySerial(Session& s, [[maybe_unused]] Reader& in, [
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = nullptr;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetHandleBySerial, 3, serial_on ? serial.c_str() : nullptr, device_on ? &device : nullptr);
   if (status != 0) return status;
   if (device_on) out.u64(s.intern(kKindNvmlDevice, device));

@@ -15,7 +15,7 @@ int serve_nvmlDeviceGetHandleByUUID(Session& s, [[maybe_unused]] Reader& in, [[m
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = nullptr;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetHandleByUUID, 3, uuid_on ? uuid.c_str() : nullptr, device_on ? &device : nullptr);
   if (status != 0) return status;
   if (device_on) out.u64(s.intern(kKindNvmlDevice, device));
@@ -29,7 +29,7 @@ int serve_nvmlDeviceGetHandleByUUIDV(Session& s, [[maybe_unused]] Reader& in, [[
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = nullptr;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetHandleByUUIDV, 3, uuid_on ? uuid : nullptr, device_on ? &device : nullptr);
   if (status != 0) return status;
   if (device_on) out.u64(s.intern(kKindNvmlDevice, device));
@@ -43,7 +43,7 @@ int serve_nvmlDeviceGetHostVgpuMode(Session& s, [[maybe_unused]] Reader& in, [[m
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int pHostVgpuMode{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetHostVgpuMode, 3, device, pHostVgpuMode_on ? &pHostVgpuMode : nullptr);
   if (status != 0) return status;
   if (pHostVgpuMode_on) out_scalar(out, pHostVgpuMode);
@@ -57,7 +57,7 @@ int serve_nvmlDeviceGetHostname_v1(Session& s, [[maybe_unused]] Reader& in, [[ma
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char hostname[64] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetHostname_v1, 3, device, hostname_on ? hostname : nullptr);
   if (status != 0) return status;
   if (hostname_on) out.blob(hostname, 64);
@@ -71,7 +71,7 @@ int serve_nvmlDeviceGetIndex(Session& s, [[maybe_unused]] Reader& in, [[maybe_un
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned index{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetIndex, 3, device, index_on ? &index : nullptr);
   if (status != 0) return status;
   if (index_on) out_scalar(out, index);
@@ -85,7 +85,7 @@ int serve_nvmlDeviceGetInforomConfigurationChecksum(Session& s, [[maybe_unused]]
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned checksum{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetInforomConfigurationChecksum, 3, device, checksum_on ? &checksum : nullptr);
   if (status != 0) return status;
   if (checksum_on) out_scalar(out, checksum);
@@ -101,7 +101,7 @@ int serve_nvmlDeviceGetInforomImageVersion(Session& s, [[maybe_unused]] Reader& 
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray version(version_on, uint64_t(length), 1);
   if (!version.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetInforomImageVersion, 3, device, static_cast<char*>(version.data()), length);
   if (status != 0) return status;
   version.write_text(out);
@@ -118,7 +118,7 @@ int serve_nvmlDeviceGetInforomVersion(Session& s, [[maybe_unused]] Reader& in, [
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray version(version_on, uint64_t(length), 1);
   if (!version.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetInforomVersion, 3, device, object, static_cast<char*>(version.data()), length);
   if (status != 0) return status;
   version.write_text(out);
@@ -132,7 +132,7 @@ int serve_nvmlDeviceGetIrqNum(Session& s, [[maybe_unused]] Reader& in, [[maybe_u
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned irqNum{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetIrqNum, 3, device, irqNum_on ? &irqNum : nullptr);
   if (status != 0) return status;
   if (irqNum_on) out_scalar(out, irqNum);
@@ -148,7 +148,7 @@ int serve_nvmlDeviceGetJpgUtilization(Session& s, [[maybe_unused]] Reader& in, [
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned utilization{};
   unsigned samplingPeriodUs{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetJpgUtilization, 3, device, utilization_on ? &utilization : nullptr, samplingPeriodUs_on ? &samplingPeriodUs : nullptr);
   if (status != 0) return status;
   if (utilization_on) out_scalar(out, utilization);
@@ -165,7 +165,7 @@ int serve_nvmlDeviceGetLastBBXFlushTime(Session& s, [[maybe_unused]] Reader& in,
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   uint64_t timestamp{};
   uint64_t durationUs{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetLastBBXFlushTime, 3, device, timestamp_on ? &timestamp : nullptr, durationUs_on ? &durationUs : nullptr);
   if (status != 0) return status;
   if (timestamp_on) out_scalar(out, timestamp);
@@ -183,7 +183,7 @@ int serve_nvmlDeviceGetMPSComputeRunningProcesses(Session& s, [[maybe_unused]] R
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray infos(infos_on, (infoCount_on ? uint64_t(infoCount) : 0), 16);
   if (!infos.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetMPSComputeRunningProcesses, 3, device, infoCount_on ? &infoCount : nullptr, static_cast<void*>(infos.data()));
   if (infoCount_on) out_scalar(out, infoCount);
   infos.write(out, status == 0 ? (infoCount_on ? uint64_t(infoCount) : 0) : 0);
@@ -200,7 +200,7 @@ int serve_nvmlDeviceGetMPSComputeRunningProcesses_v2(Session& s, [[maybe_unused]
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray infos(infos_on, (infoCount_on ? uint64_t(infoCount) : 0), 24);
   if (!infos.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetMPSComputeRunningProcesses_v2, 3, device, infoCount_on ? &infoCount : nullptr, static_cast<void*>(infos.data()));
   if (infoCount_on) out_scalar(out, infoCount);
   infos.write(out, status == 0 ? (infoCount_on ? uint64_t(infoCount) : 0) : 0);
@@ -217,7 +217,7 @@ int serve_nvmlDeviceGetMPSComputeRunningProcesses_v3(Session& s, [[maybe_unused]
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray infos(infos_on, (infoCount_on ? uint64_t(infoCount) : 0), 24);
   if (!infos.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetMPSComputeRunningProcesses_v3, 3, device, infoCount_on ? &infoCount : nullptr, static_cast<void*>(infos.data()));
   if (infoCount_on) out_scalar(out, infoCount);
   infos.write(out, status == 0 ? (infoCount_on ? uint64_t(infoCount) : 0) : 0);
@@ -231,7 +231,7 @@ int serve_nvmlDeviceGetMarginTemperature(Session& s, [[maybe_unused]] Reader& in
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!marginTempInfo.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetMarginTemperature, 3, device, marginTempInfo.data());
   if (status != 0) return status;
   marginTempInfo.write(out);
@@ -246,7 +246,7 @@ int serve_nvmlDeviceGetMaxClockInfo(Session& s, [[maybe_unused]] Reader& in, [[m
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned clock{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetMaxClockInfo, 3, device, type, clock_on ? &clock : nullptr);
   if (status != 0) return status;
   if (clock_on) out_scalar(out, clock);
@@ -261,7 +261,7 @@ int serve_nvmlDeviceGetMaxCustomerBoostClock(Session& s, [[maybe_unused]] Reader
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned clockMHz{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetMaxCustomerBoostClock, 3, device, clockType, clockMHz_on ? &clockMHz : nullptr);
   if (status != 0) return status;
   if (clockMHz_on) out_scalar(out, clockMHz);
@@ -275,7 +275,7 @@ int serve_nvmlDeviceGetMaxMigDeviceCount(Session& s, [[maybe_unused]] Reader& in
   int error = 0;
   alignas(64) unsigned char device[8] = {};
   unsigned count{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetMaxMigDeviceCount, 3, device_on ? device : nullptr, count_on ? &count : nullptr);
   if (status != 0) return status;
   if (device_on) out.blob(device, 8);
@@ -290,7 +290,7 @@ int serve_nvmlDeviceGetMaxPcieLinkGeneration(Session& s, [[maybe_unused]] Reader
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned maxLinkGen{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetMaxPcieLinkGeneration, 3, device, maxLinkGen_on ? &maxLinkGen : nullptr);
   if (status != 0) return status;
   if (maxLinkGen_on) out_scalar(out, maxLinkGen);
@@ -304,7 +304,7 @@ int serve_nvmlDeviceGetMaxPcieLinkWidth(Session& s, [[maybe_unused]] Reader& in,
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned maxLinkWidth{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetMaxPcieLinkWidth, 3, device, maxLinkWidth_on ? &maxLinkWidth : nullptr);
   if (status != 0) return status;
   if (maxLinkWidth_on) out_scalar(out, maxLinkWidth);
@@ -320,7 +320,7 @@ int serve_nvmlDeviceGetMemClkMinMaxVfOffset(Session& s, [[maybe_unused]] Reader&
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int minOffset{};
   int maxOffset{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetMemClkMinMaxVfOffset, 3, device, minOffset_on ? &minOffset : nullptr, maxOffset_on ? &maxOffset : nullptr);
   if (status != 0) return status;
   if (minOffset_on) out_scalar(out, minOffset);
@@ -335,7 +335,7 @@ int serve_nvmlDeviceGetMemClkVfOffset(Session& s, [[maybe_unused]] Reader& in, [
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int offset{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetMemClkVfOffset, 3, device, offset_on ? &offset : nullptr);
   if (status != 0) return status;
   if (offset_on) out_scalar(out, offset);
@@ -352,7 +352,7 @@ int serve_nvmlDeviceGetMemoryAffinity(Session& s, [[maybe_unused]] Reader& in, [
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray nodeSet(nodeSet_on, uint64_t(nodeSetSize), 8);
   if (!nodeSet.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetMemoryAffinity, 3, device, nodeSetSize, static_cast<uint64_t*>(nodeSet.data()), scope);
   if (status != 0) return status;
   nodeSet.write(out, status == 0 ? uint64_t(nodeSetSize) : 0);
@@ -366,7 +366,7 @@ int serve_nvmlDeviceGetMemoryBusWidth(Session& s, [[maybe_unused]] Reader& in, [
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned busWidth{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetMemoryBusWidth, 3, device, busWidth_on ? &busWidth : nullptr);
   if (status != 0) return status;
   if (busWidth_on) out_scalar(out, busWidth);
@@ -383,7 +383,7 @@ int serve_nvmlDeviceGetMemoryErrorCounter(Session& s, [[maybe_unused]] Reader& i
   int error = 0;
   alignas(64) unsigned char device[8] = {};
   uint64_t count{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetMemoryErrorCounter, 3, device_on ? device : nullptr, errorType, counterType, locationType, count_on ? &count : nullptr);
   if (status != 0) return status;
   if (device_on) out.blob(device, 8);
@@ -398,7 +398,7 @@ int serve_nvmlDeviceGetMemoryInfo(Session& s, [[maybe_unused]] Reader& in, [[may
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char memory[24] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetMemoryInfo, 3, device, memory_on ? memory : nullptr);
   if (status != 0) return status;
   if (memory_on) out.blob(memory, 24);
@@ -412,7 +412,7 @@ int serve_nvmlDeviceGetMemoryInfo_v2(Session& s, [[maybe_unused]] Reader& in, [[
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!memory.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetMemoryInfo_v2, 3, device, memory.data());
   if (status != 0) return status;
   memory.write(out);
@@ -427,7 +427,7 @@ int serve_nvmlDeviceGetMigDeviceHandleByIndex(Session& s, [[maybe_unused]] Reade
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   void* migDevice = nullptr;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetMigDeviceHandleByIndex, 3, device, index, migDevice_on ? &migDevice : nullptr);
   if (status != 0) return status;
   if (migDevice_on) out.u64(s.intern(kKindNvmlDevice, migDevice));
@@ -443,7 +443,7 @@ int serve_nvmlDeviceGetMigMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned currentMode{};
   unsigned pendingMode{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetMigMode, 3, device, currentMode_on ? &currentMode : nullptr, pendingMode_on ? &pendingMode : nullptr);
   if (status != 0) return status;
   if (currentMode_on) out_scalar(out, currentMode);
@@ -462,7 +462,7 @@ int serve_nvmlDeviceGetMinMaxClockOfPState(Session& s, [[maybe_unused]] Reader& 
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned minClockMHz{};
   unsigned maxClockMHz{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetMinMaxClockOfPState, 3, device, type, pstate, minClockMHz_on ? &minClockMHz : nullptr, maxClockMHz_on ? &maxClockMHz : nullptr);
   if (status != 0) return status;
   if (minClockMHz_on) out_scalar(out, minClockMHz);
@@ -479,7 +479,7 @@ int serve_nvmlDeviceGetMinMaxFanSpeed(Session& s, [[maybe_unused]] Reader& in, [
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned minSpeed{};
   unsigned maxSpeed{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetMinMaxFanSpeed, 3, device, minSpeed_on ? &minSpeed : nullptr, maxSpeed_on ? &maxSpeed : nullptr);
   if (status != 0) return status;
   if (minSpeed_on) out_scalar(out, minSpeed);
@@ -494,7 +494,7 @@ int serve_nvmlDeviceGetMinorNumber(Session& s, [[maybe_unused]] Reader& in, [[ma
   int error = 0;
   alignas(64) unsigned char device[8] = {};
   unsigned minorNumber{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetMinorNumber, 3, device_on ? device : nullptr, minorNumber_on ? &minorNumber : nullptr);
   if (status != 0) return status;
   if (device_on) out.blob(device, 8);
@@ -509,7 +509,7 @@ int serve_nvmlDeviceGetModuleId(Session& s, [[maybe_unused]] Reader& in, [[maybe
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned moduleId{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetModuleId, 3, device, moduleId_on ? &moduleId : nullptr);
   if (status != 0) return status;
   if (moduleId_on) out_scalar(out, moduleId);
@@ -523,7 +523,7 @@ int serve_nvmlDeviceGetMultiGpuBoard(Session& s, [[maybe_unused]] Reader& in, [[
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned multiGpuBool{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetMultiGpuBoard, 3, device, multiGpuBool_on ? &multiGpuBool : nullptr);
   if (status != 0) return status;
   if (multiGpuBool_on) out_scalar(out, multiGpuBool);
@@ -539,7 +539,7 @@ int serve_nvmlDeviceGetName(Session& s, [[maybe_unused]] Reader& in, [[maybe_unu
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray name(name_on, uint64_t(length), 1);
   if (!name.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetName, 3, device, static_cast<char*>(name.data()), length);
   if (status != 0) return status;
   name.write_text(out);
@@ -553,7 +553,7 @@ int serve_nvmlDeviceGetNumFans(Session& s, [[maybe_unused]] Reader& in, [[maybe_
   int error = 0;
   alignas(64) unsigned char device[8] = {};
   unsigned numFans{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetNumFans, 3, device_on ? device : nullptr, numFans_on ? &numFans : nullptr);
   if (status != 0) return status;
   if (device_on) out.blob(device, 8);
@@ -568,7 +568,7 @@ int serve_nvmlDeviceGetNumGpuCores(Session& s, [[maybe_unused]] Reader& in, [[ma
   int error = 0;
   alignas(64) unsigned char device[8] = {};
   unsigned numCores{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetNumGpuCores, 3, device_on ? device : nullptr, numCores_on ? &numCores : nullptr);
   if (status != 0) return status;
   if (device_on) out.blob(device, 8);
@@ -583,7 +583,7 @@ int serve_nvmlDeviceGetNumaNodeId(Session& s, [[maybe_unused]] Reader& in, [[may
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned node{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetNumaNodeId, 3, device, node_on ? &node : nullptr);
   if (status != 0) return status;
   if (node_on) out_scalar(out, node);
@@ -599,7 +599,7 @@ int serve_nvmlDeviceGetNvLinkCapability(Session& s, [[maybe_unused]] Reader& in,
   int error = 0;
   alignas(64) unsigned char device[8] = {};
   unsigned capResult{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetNvLinkCapability, 3, device_on ? device : nullptr, link, capability, capResult_on ? &capResult : nullptr);
   if (status != 0) return status;
   if (device_on) out.blob(device, 8);
@@ -616,7 +616,7 @@ int serve_nvmlDeviceGetNvLinkErrorCounter(Session& s, [[maybe_unused]] Reader& i
   int error = 0;
   alignas(64) unsigned char device[8] = {};
   uint64_t counterValue{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetNvLinkErrorCounter, 3, device_on ? device : nullptr, link, counter, counterValue_on ? &counterValue : nullptr);
   if (status != 0) return status;
   if (device_on) out.blob(device, 8);
@@ -631,7 +631,7 @@ int serve_nvmlDeviceGetNvLinkInfo(Session& s, [[maybe_unused]] Reader& in, [[may
   int error = 0;
   alignas(64) unsigned char device[8] = {};
   alignas(64) unsigned char info[1612] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetNvLinkInfo, 3, device_on ? device : nullptr, info_on ? info : nullptr);
   if (status != 0) return status;
   if (device_on) out.blob(device, 8);
@@ -647,7 +647,7 @@ int serve_nvmlDeviceGetNvLinkRemoteDeviceType(Session& s, [[maybe_unused]] Reade
   int error = 0;
   alignas(64) unsigned char device[8] = {};
   int pNvLinkDeviceType{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetNvLinkRemoteDeviceType, 3, device_on ? device : nullptr, link, pNvLinkDeviceType_on ? &pNvLinkDeviceType : nullptr);
   if (status != 0) return status;
   if (device_on) out.blob(device, 8);
@@ -663,7 +663,7 @@ int serve_nvmlDeviceGetNvLinkRemotePciInfo(Session& s, [[maybe_unused]] Reader& 
   int error = 0;
   alignas(64) unsigned char device[8] = {};
   alignas(64) unsigned char pci[68] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetNvLinkRemotePciInfo, 3, device_on ? device : nullptr, link, pci_on ? pci : nullptr);
   if (status != 0) return status;
   if (device_on) out.blob(device, 8);
@@ -679,7 +679,7 @@ int serve_nvmlDeviceGetNvLinkRemotePciInfo_v2(Session& s, [[maybe_unused]] Reade
   int error = 0;
   alignas(64) unsigned char device[8] = {};
   alignas(64) unsigned char pci[68] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetNvLinkRemotePciInfo_v2, 3, device_on ? device : nullptr, link, pci_on ? pci : nullptr);
   if (status != 0) return status;
   if (device_on) out.blob(device, 8);
@@ -695,7 +695,7 @@ int serve_nvmlDeviceGetNvLinkState(Session& s, [[maybe_unused]] Reader& in, [[ma
   int error = 0;
   alignas(64) unsigned char device[8] = {};
   int isActive{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetNvLinkState, 3, device_on ? device : nullptr, link, isActive_on ? &isActive : nullptr);
   if (status != 0) return status;
   if (device_on) out.blob(device, 8);
@@ -712,7 +712,7 @@ int serve_nvmlDeviceGetNvLinkUtilizationControl(Session& s, [[maybe_unused]] Rea
   if (!in.finished()) return kWireError;
   int error = 0;
   alignas(64) unsigned char device[8] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetNvLinkUtilizationControl, 3, device_on ? device : nullptr, link, counter, control_on ? control : nullptr);
   if (status != 0) return status;
   if (device_on) out.blob(device, 8);
@@ -731,7 +731,7 @@ int serve_nvmlDeviceGetNvLinkUtilizationCounter(Session& s, [[maybe_unused]] Rea
   alignas(64) unsigned char device[8] = {};
   uint64_t rxcounter{};
   uint64_t txcounter{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetNvLinkUtilizationCounter, 3, device_on ? device : nullptr, link, counter, rxcounter_on ? &rxcounter : nullptr, txcounter_on ? &txcounter : nullptr);
   if (status != 0) return status;
   if (device_on) out.blob(device, 8);
@@ -748,7 +748,7 @@ int serve_nvmlDeviceGetNvLinkVersion(Session& s, [[maybe_unused]] Reader& in, [[
   int error = 0;
   alignas(64) unsigned char device[8] = {};
   unsigned version{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetNvLinkVersion, 3, device_on ? device : nullptr, link, version_on ? &version : nullptr);
   if (status != 0) return status;
   if (device_on) out.blob(device, 8);
@@ -763,7 +763,7 @@ int serve_nvmlDeviceGetNvlinkBwMode(Session& s, [[maybe_unused]] Reader& in, [[m
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!getBwMode.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetNvlinkBwMode, 3, device, getBwMode.data());
   if (status != 0) return status;
   getBwMode.write(out);
@@ -777,7 +777,7 @@ int serve_nvmlDeviceGetNvlinkSupportedBwModes(Session& s, [[maybe_unused]] Reade
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!supportedBwMode.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetNvlinkSupportedBwModes, 3, device, supportedBwMode.data());
   if (status != 0) return status;
   supportedBwMode.write(out);
@@ -793,7 +793,7 @@ int serve_nvmlDeviceGetOfaUtilization(Session& s, [[maybe_unused]] Reader& in, [
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned utilization{};
   unsigned samplingPeriodUs{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetOfaUtilization, 3, device, utilization_on ? &utilization : nullptr, samplingPeriodUs_on ? &samplingPeriodUs : nullptr);
   if (status != 0) return status;
   if (utilization_on) out_scalar(out, utilization);
@@ -811,7 +811,7 @@ int serve_nvmlDeviceGetP2PStatus(Session& s, [[maybe_unused]] Reader& in, [[mayb
   void* device1 = s.lookup(kKindNvmlDevice, device1_id, &error);
   void* device2 = s.lookup(kKindNvmlDevice, device2_id, &error);
   int p2pStatus{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetP2PStatus, 3, device1, device2, p2pIndex, p2pStatus_on ? &p2pStatus : nullptr);
   if (status != 0) return status;
   if (p2pStatus_on) out_scalar(out, p2pStatus);
@@ -825,7 +825,7 @@ int serve_nvmlDeviceGetPciInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char pci[68] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetPciInfo, 3, device, pci_on ? pci : nullptr);
   if (status != 0) return status;
   if (pci_on) out.blob(pci, 68);
@@ -839,7 +839,7 @@ int serve_nvmlDeviceGetPciInfoExt(Session& s, [[maybe_unused]] Reader& in, [[may
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!pci.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetPciInfoExt, 3, device, pci.data());
   if (status != 0) return status;
   pci.write(out);
@@ -853,7 +853,7 @@ int serve_nvmlDeviceGetPciInfo_v2(Session& s, [[maybe_unused]] Reader& in, [[may
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char pci[68] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetPciInfo_v2, 3, device, pci_on ? pci : nullptr);
   if (status != 0) return status;
   if (pci_on) out.blob(pci, 68);
@@ -867,7 +867,7 @@ int serve_nvmlDeviceGetPciInfo_v3(Session& s, [[maybe_unused]] Reader& in, [[may
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char pci[68] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetPciInfo_v3, 3, device, pci_on ? pci : nullptr);
   if (status != 0) return status;
   if (pci_on) out.blob(pci, 68);
@@ -881,7 +881,7 @@ int serve_nvmlDeviceGetPcieLinkMaxSpeed(Session& s, [[maybe_unused]] Reader& in,
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned maxSpeed{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetPcieLinkMaxSpeed, 3, device, maxSpeed_on ? &maxSpeed : nullptr);
   if (status != 0) return status;
   if (maxSpeed_on) out_scalar(out, maxSpeed);
@@ -895,7 +895,7 @@ int serve_nvmlDeviceGetPcieReplayCounter(Session& s, [[maybe_unused]] Reader& in
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned value{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetPcieReplayCounter, 3, device, value_on ? &value : nullptr);
   if (status != 0) return status;
   if (value_on) out_scalar(out, value);
@@ -909,7 +909,7 @@ int serve_nvmlDeviceGetPcieSpeed(Session& s, [[maybe_unused]] Reader& in, [[mayb
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned pcieSpeed{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetPcieSpeed, 3, device, pcieSpeed_on ? &pcieSpeed : nullptr);
   if (status != 0) return status;
   if (pcieSpeed_on) out_scalar(out, pcieSpeed);
@@ -924,7 +924,7 @@ int serve_nvmlDeviceGetPcieThroughput(Session& s, [[maybe_unused]] Reader& in, [
   int error = 0;
   alignas(64) unsigned char device[8] = {};
   unsigned value{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetPcieThroughput, 3, device_on ? device : nullptr, counter, value_on ? &value : nullptr);
   if (status != 0) return status;
   if (device_on) out.blob(device, 8);
@@ -939,7 +939,7 @@ int serve_nvmlDeviceGetPdi(Session& s, [[maybe_unused]] Reader& in, [[maybe_unus
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!pdi.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetPdi, 3, device, pdi.data());
   if (status != 0) return status;
   pdi.write(out);
@@ -953,7 +953,7 @@ int serve_nvmlDeviceGetPerformanceModes(Session& s, [[maybe_unused]] Reader& in,
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!perfModes.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetPerformanceModes, 3, device, perfModes.data());
   if (status != 0) return status;
   perfModes.write(out);
@@ -967,7 +967,7 @@ int serve_nvmlDeviceGetPerformanceState(Session& s, [[maybe_unused]] Reader& in,
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int pState{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetPerformanceState, 3, device, pState_on ? &pState : nullptr);
   if (status != 0) return status;
   if (pState_on) out_scalar(out, pState);
@@ -981,7 +981,7 @@ int serve_nvmlDeviceGetPersistenceMode(Session& s, [[maybe_unused]] Reader& in, 
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int mode{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetPersistenceMode, 3, device, mode_on ? &mode : nullptr);
   if (status != 0) return status;
   if (mode_on) out_scalar(out, mode);
@@ -998,7 +998,7 @@ int serve_nvmlDeviceGetPgpuMetadataString(Session& s, [[maybe_unused]] Reader& i
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray pgpuMetadata(pgpuMetadata_on, (bufferSize_on ? uint64_t(bufferSize) : 0), 1);
   if (!pgpuMetadata.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetPgpuMetadataString, 3, device, static_cast<char*>(pgpuMetadata.data()), bufferSize_on ? &bufferSize : nullptr);
   pgpuMetadata.write_text(out);
   if (bufferSize_on) out_scalar(out, bufferSize);
@@ -1012,7 +1012,7 @@ int serve_nvmlDeviceGetPlatformInfo(Session& s, [[maybe_unused]] Reader& in, [[m
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!platformInfo.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetPlatformInfo, 3, device, platformInfo.data());
   if (status != 0) return status;
   platformInfo.write(out);
@@ -1026,7 +1026,7 @@ int serve_nvmlDeviceGetPowerManagementDefaultLimit(Session& s, [[maybe_unused]] 
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned defaultLimit{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetPowerManagementDefaultLimit, 3, device, defaultLimit_on ? &defaultLimit : nullptr);
   if (status != 0) return status;
   if (defaultLimit_on) out_scalar(out, defaultLimit);
@@ -1040,7 +1040,7 @@ int serve_nvmlDeviceGetPowerManagementLimit(Session& s, [[maybe_unused]] Reader&
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned limit{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetPowerManagementLimit, 3, device, limit_on ? &limit : nullptr);
   if (status != 0) return status;
   if (limit_on) out_scalar(out, limit);
@@ -1056,7 +1056,7 @@ int serve_nvmlDeviceGetPowerManagementLimitConstraints(Session& s, [[maybe_unuse
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned minLimit{};
   unsigned maxLimit{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetPowerManagementLimitConstraints, 3, device, minLimit_on ? &minLimit : nullptr, maxLimit_on ? &maxLimit : nullptr);
   if (status != 0) return status;
   if (minLimit_on) out_scalar(out, minLimit);
@@ -1071,7 +1071,7 @@ int serve_nvmlDeviceGetPowerManagementMode(Session& s, [[maybe_unused]] Reader& 
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int mode{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetPowerManagementMode, 3, device, mode_on ? &mode : nullptr);
   if (status != 0) return status;
   if (mode_on) out_scalar(out, mode);
@@ -1085,7 +1085,7 @@ int serve_nvmlDeviceGetPowerMizerMode_v1(Session& s, [[maybe_unused]] Reader& in
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char powerMizerMode[12] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetPowerMizerMode_v1, 3, device, powerMizerMode_on ? powerMizerMode : nullptr);
   if (status != 0) return status;
   if (powerMizerMode_on) out.blob(powerMizerMode, 12);
@@ -1099,7 +1099,7 @@ int serve_nvmlDeviceGetPowerSource(Session& s, [[maybe_unused]] Reader& in, [[ma
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned powerSource{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetPowerSource, 3, device, powerSource_on ? &powerSource : nullptr);
   if (status != 0) return status;
   if (powerSource_on) out_scalar(out, powerSource);
@@ -1113,7 +1113,7 @@ int serve_nvmlDeviceGetPowerState(Session& s, [[maybe_unused]] Reader& in, [[may
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int pState{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetPowerState, 3, device, pState_on ? &pState : nullptr);
   if (status != 0) return status;
   if (pState_on) out_scalar(out, pState);
@@ -1127,7 +1127,7 @@ int serve_nvmlDeviceGetPowerUsage(Session& s, [[maybe_unused]] Reader& in, [[may
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned power{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetPowerUsage, 3, device, power_on ? &power : nullptr);
   if (status != 0) return status;
   if (power_on) out_scalar(out, power);
@@ -1145,7 +1145,7 @@ int serve_nvmlDeviceGetProcessUtilization(Session& s, [[maybe_unused]] Reader& i
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray utilization(utilization_on, (processSamplesCount_on ? uint64_t(processSamplesCount) : 0), 32);
   if (!utilization.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetProcessUtilization, 3, device, static_cast<void*>(utilization.data()), processSamplesCount_on ? &processSamplesCount : nullptr, lastSeenTimeStamp);
   utilization.write(out, status == 0 ? (processSamplesCount_on ? uint64_t(processSamplesCount) : 0) : 0);
   if (processSamplesCount_on) out_scalar(out, processSamplesCount);
@@ -1165,7 +1165,7 @@ int serve_nvmlDeviceGetRemappedRows(Session& s, [[maybe_unused]] Reader& in, [[m
   unsigned uncRows{};
   unsigned isPending{};
   unsigned failureOccurred{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetRemappedRows, 3, device, corrRows_on ? &corrRows : nullptr, uncRows_on ? &uncRows : nullptr, isPending_on ? &isPending : nullptr, failureOccurred_on ? &failureOccurred : nullptr);
   if (status != 0) return status;
   if (corrRows_on) out_scalar(out, corrRows);
@@ -1182,7 +1182,7 @@ int serve_nvmlDeviceGetRepairStatus(Session& s, [[maybe_unused]] Reader& in, [[m
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!repairStatus.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetRepairStatus, 3, device, repairStatus.data());
   if (status != 0) return status;
   repairStatus.write(out);
@@ -1200,7 +1200,7 @@ int serve_nvmlDeviceGetRetiredPages(Session& s, [[maybe_unused]] Reader& in, [[m
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray addresses(addresses_on, (pageCount_on ? uint64_t(pageCount) : 0), 8);
   if (!addresses.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetRetiredPages, 3, device, cause, pageCount_on ? &pageCount : nullptr, static_cast<uint64_t*>(addresses.data()));
   if (pageCount_on) out_scalar(out, pageCount);
   addresses.write(out, status == 0 ? (pageCount_on ? uint64_t(pageCount) : 0) : 0);
@@ -1214,7 +1214,7 @@ int serve_nvmlDeviceGetRetiredPagesPendingStatus(Session& s, [[maybe_unused]] Re
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int isPending{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetRetiredPagesPendingStatus, 3, device, isPending_on ? &isPending : nullptr);
   if (status != 0) return status;
   if (isPending_on) out_scalar(out, isPending);
@@ -1235,7 +1235,7 @@ int serve_nvmlDeviceGetRetiredPages_v2(Session& s, [[maybe_unused]] Reader& in, 
   OutArray timestamps(timestamps_on, (pageCount_on ? uint64_t(pageCount) : 0), 8);
   if (!addresses.fits) error = 2;
   if (!timestamps.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetRetiredPages_v2, 3, device, cause, pageCount_on ? &pageCount : nullptr, static_cast<uint64_t*>(addresses.data()), static_cast<uint64_t*>(timestamps.data()));
   if (pageCount_on) out_scalar(out, pageCount);
   addresses.write(out, status == 0 ? (pageCount_on ? uint64_t(pageCount) : 0) : 0);
@@ -1250,7 +1250,7 @@ int serve_nvmlDeviceGetRowRemapperHistogram(Session& s, [[maybe_unused]] Reader&
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char values[20] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetRowRemapperHistogram, 3, device, values_on ? values : nullptr);
   if (status != 0) return status;
   if (values_on) out.blob(values, 20);
@@ -1271,7 +1271,7 @@ int serve_nvmlDeviceGetSamples(Session& s, [[maybe_unused]] Reader& in, [[maybe_
   int sampleValType{};
   OutArray samples(samples_on, (sampleCount_on ? uint64_t(sampleCount) : 0), 16);
   if (!samples.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetSamples, 3, device, type, lastSeenTimeStamp, sampleValType_on ? &sampleValType : nullptr, sampleCount_on ? &sampleCount : nullptr, static_cast<void*>(samples.data()));
   if (sampleValType_on) out_scalar(out, sampleValType);
   if (sampleCount_on) out_scalar(out, sampleCount);
@@ -1288,7 +1288,7 @@ int serve_nvmlDeviceGetSerial(Session& s, [[maybe_unused]] Reader& in, [[maybe_u
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray serial(serial_on, uint64_t(length), 1);
   if (!serial.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetSerial, 3, device, static_cast<char*>(serial.data()), length);
   if (status != 0) return status;
   serial.write_text(out);
@@ -1302,7 +1302,7 @@ int serve_nvmlDeviceGetSramEccErrorStatus(Session& s, [[maybe_unused]] Reader& i
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!status_.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetSramEccErrorStatus, 3, device, status_.data());
   if (status != 0) return status;
   status_.write(out);
@@ -1316,7 +1316,7 @@ int serve_nvmlDeviceGetSupportedClocksEventReasons(Session& s, [[maybe_unused]] 
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   uint64_t supportedClocksEventReasons{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetSupportedClocksEventReasons, 3, device, supportedClocksEventReasons_on ? &supportedClocksEventReasons : nullptr);
   if (status != 0) return status;
   if (supportedClocksEventReasons_on) out_scalar(out, supportedClocksEventReasons);
@@ -1330,7 +1330,7 @@ int serve_nvmlDeviceGetSupportedClocksThrottleReasons(Session& s, [[maybe_unused
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   uint64_t supportedClocksThrottleReasons{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetSupportedClocksThrottleReasons, 3, device, supportedClocksThrottleReasons_on ? &supportedClocksThrottleReasons : nullptr);
   if (status != 0) return status;
   if (supportedClocksThrottleReasons_on) out_scalar(out, supportedClocksThrottleReasons);
@@ -1344,7 +1344,7 @@ int serve_nvmlDeviceGetSupportedEventTypes(Session& s, [[maybe_unused]] Reader& 
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   uint64_t eventTypes{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetSupportedEventTypes, 3, device, eventTypes_on ? &eventTypes : nullptr);
   if (status != 0) return status;
   if (eventTypes_on) out_scalar(out, eventTypes);
@@ -1362,7 +1362,7 @@ int serve_nvmlDeviceGetSupportedGraphicsClocks(Session& s, [[maybe_unused]] Read
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray clocksMHz(clocksMHz_on, (count_on ? uint64_t(count) : 0), 4);
   if (!clocksMHz.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetSupportedGraphicsClocks, 3, device, memoryClockMHz, count_on ? &count : nullptr, static_cast<unsigned*>(clocksMHz.data()));
   if (count_on) out_scalar(out, count);
   clocksMHz.write(out, status == 0 ? (count_on ? uint64_t(count) : 0) : 0);
@@ -1379,7 +1379,7 @@ int serve_nvmlDeviceGetSupportedMemoryClocks(Session& s, [[maybe_unused]] Reader
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray clocksMHz(clocksMHz_on, (count_on ? uint64_t(count) : 0), 4);
   if (!clocksMHz.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetSupportedMemoryClocks, 3, device, count_on ? &count : nullptr, static_cast<unsigned*>(clocksMHz.data()));
   if (count_on) out_scalar(out, count);
   clocksMHz.write(out, status == 0 ? (count_on ? uint64_t(count) : 0) : 0);
@@ -1395,7 +1395,7 @@ int serve_nvmlDeviceGetSupportedPerformanceStates(Session& s, [[maybe_unused]] R
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray pstates(pstates_on, uint64_t(size), 1);
   if (!pstates.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetSupportedPerformanceStates, 3, device, static_cast<int*>(pstates.data()), size);
   if (status != 0) return status;
   pstates.write(out, status == 0 ? uint64_t(size) : 0);
@@ -1412,7 +1412,7 @@ int serve_nvmlDeviceGetSupportedVgpus(Session& s, [[maybe_unused]] Reader& in, [
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray vgpuTypeIds(vgpuTypeIds_on, (vgpuCount_on ? uint64_t(vgpuCount) : 0), 4);
   if (!vgpuTypeIds.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetSupportedVgpus, 3, device, vgpuCount_on ? &vgpuCount : nullptr, static_cast<unsigned*>(vgpuTypeIds.data()));
   if (vgpuCount_on) out_scalar(out, vgpuCount);
   vgpuTypeIds.write(out, status == 0 ? (vgpuCount_on ? uint64_t(vgpuCount) : 0) : 0);
@@ -1427,7 +1427,7 @@ int serve_nvmlDeviceGetTargetFanSpeed(Session& s, [[maybe_unused]] Reader& in, [
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned targetSpeed{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetTargetFanSpeed, 3, device, fan, targetSpeed_on ? &targetSpeed : nullptr);
   if (status != 0) return status;
   if (targetSpeed_on) out_scalar(out, targetSpeed);
@@ -1442,7 +1442,7 @@ int serve_nvmlDeviceGetTemperature(Session& s, [[maybe_unused]] Reader& in, [[ma
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned temp{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetTemperature, 3, device, sensorType, temp_on ? &temp : nullptr);
   if (status != 0) return status;
   if (temp_on) out_scalar(out, temp);
@@ -1457,7 +1457,7 @@ int serve_nvmlDeviceGetTemperatureThreshold(Session& s, [[maybe_unused]] Reader&
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned temp{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetTemperatureThreshold, 3, device, thresholdType, temp_on ? &temp : nullptr);
   if (status != 0) return status;
   if (temp_on) out_scalar(out, temp);
@@ -1471,7 +1471,7 @@ int serve_nvmlDeviceGetTemperatureV(Session& s, [[maybe_unused]] Reader& in, [[m
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!temperature.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetTemperatureV, 3, device, temperature.data());
   if (status != 0) return status;
   temperature.write(out);
@@ -1486,7 +1486,7 @@ int serve_nvmlDeviceGetThermalSettings(Session& s, [[maybe_unused]] Reader& in, 
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char pThermalSettings[64] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetThermalSettings, 3, device, sensorIndex, pThermalSettings_on ? pThermalSettings : nullptr);
   if (status != 0) return status;
   if (pThermalSettings_on) out.blob(pThermalSettings, 64);
@@ -1502,7 +1502,7 @@ int serve_nvmlDeviceGetTopologyCommonAncestor(Session& s, [[maybe_unused]] Reade
   void* device1 = s.lookup(kKindNvmlDevice, device1_id, &error);
   void* device2 = s.lookup(kKindNvmlDevice, device2_id, &error);
   int pathInfo{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetTopologyCommonAncestor, 3, device1, device2, pathInfo_on ? &pathInfo : nullptr);
   if (status != 0) return status;
   if (pathInfo_on) out_scalar(out, pathInfo);
@@ -1520,7 +1520,7 @@ int serve_nvmlDeviceGetTopologyNearestGpus(Session& s, [[maybe_unused]] Reader& 
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray deviceArray(deviceArray_on, (count_on ? uint64_t(count) : 0), 8);
   if (!deviceArray.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetTopologyNearestGpus, 3, device, level, count_on ? &count : nullptr, deviceArray.handles());
   if (count_on) out_scalar(out, count);
   deviceArray.write_handles(s, kKindNvmlDevice, out, status == 0 ? (count_on ? uint64_t(count) : 0) : 0);
@@ -1536,7 +1536,7 @@ int serve_nvmlDeviceGetTotalEccErrors(Session& s, [[maybe_unused]] Reader& in, [
   int error = 0;
   alignas(64) unsigned char device[8] = {};
   uint64_t eccCounts{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetTotalEccErrors, 3, device_on ? device : nullptr, errorType, counterType, eccCounts_on ? &eccCounts : nullptr);
   if (status != 0) return status;
   if (device_on) out.blob(device, 8);
@@ -1551,7 +1551,7 @@ int serve_nvmlDeviceGetTotalEnergyConsumption(Session& s, [[maybe_unused]] Reade
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   uint64_t energy{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetTotalEnergyConsumption, 3, device, energy_on ? &energy : nullptr);
   if (status != 0) return status;
   if (energy_on) out_scalar(out, energy);
@@ -1567,7 +1567,7 @@ int serve_nvmlDeviceGetUUID(Session& s, [[maybe_unused]] Reader& in, [[maybe_unu
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray uuid(uuid_on, uint64_t(length), 1);
   if (!uuid.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetUUID, 3, device, static_cast<char*>(uuid.data()), length);
   if (status != 0) return status;
   uuid.write_text(out);
@@ -1581,7 +1581,7 @@ int serve_nvmlDeviceGetUtilizationRates(Session& s, [[maybe_unused]] Reader& in,
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char utilization[8] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetUtilizationRates, 3, device, utilization_on ? utilization : nullptr);
   if (status != 0) return status;
   if (utilization_on) out.blob(utilization, 8);
@@ -1597,7 +1597,7 @@ int serve_nvmlDeviceGetVbiosVersion(Session& s, [[maybe_unused]] Reader& in, [[m
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray version(version_on, uint64_t(length), 1);
   if (!version.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetVbiosVersion, 3, device, static_cast<char*>(version.data()), length);
   if (status != 0) return status;
   version.write_text(out);
@@ -1612,7 +1612,7 @@ int serve_nvmlDeviceGetVgpuCapabilities(Session& s, [[maybe_unused]] Reader& in,
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned capResult{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetVgpuCapabilities, 3, device, capability, capResult_on ? &capResult : nullptr);
   if (status != 0) return status;
   if (capResult_on) out_scalar(out, capResult);
@@ -1626,7 +1626,7 @@ int serve_nvmlDeviceGetVgpuHeterogeneousMode(Session& s, [[maybe_unused]] Reader
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!pHeterogeneousMode.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetVgpuHeterogeneousMode, 3, device, pHeterogeneousMode.data());
   if (status != 0) return status;
   pHeterogeneousMode.write(out);
@@ -1643,7 +1643,7 @@ int serve_nvmlDeviceGetVgpuMetadata(Session& s, [[maybe_unused]] Reader& in, [[m
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray pgpuMetadata(pgpuMetadata_on, (bufferSize_on ? uint64_t(bufferSize) : 0), 1);
   if (!pgpuMetadata.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetVgpuMetadata, 3, device, static_cast<void*>(pgpuMetadata.data()), bufferSize_on ? &bufferSize : nullptr);
   pgpuMetadata.write(out, status == 0 ? (bufferSize_on ? uint64_t(bufferSize) : 0) : 0);
   if (bufferSize_on) out_scalar(out, bufferSize);
@@ -1661,7 +1661,7 @@ int serve_nvmlDeviceGetVgpuProcessUtilization(Session& s, [[maybe_unused]] Reade
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   OutArray utilizationSamples(utilizationSamples_on, (vgpuProcessSamplesCount_on ? uint64_t(vgpuProcessSamplesCount) : 0), 96);
   if (!utilizationSamples.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetVgpuProcessUtilization, 3, device, lastSeenTimeStamp, vgpuProcessSamplesCount_on ? &vgpuProcessSamplesCount : nullptr, static_cast<void*>(utilizationSamples.data()));
   if (vgpuProcessSamplesCount_on) out_scalar(out, vgpuProcessSamplesCount);
   utilizationSamples.write(out, status == 0 ? (vgpuProcessSamplesCount_on ? uint64_t(vgpuProcessSamplesCount) : 0) : 0);
@@ -1675,7 +1675,7 @@ int serve_nvmlDeviceGetVgpuSchedulerCapabilities(Session& s, [[maybe_unused]] Re
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char pCapabilities[40] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetVgpuSchedulerCapabilities, 3, device, pCapabilities_on ? pCapabilities : nullptr);
   if (status != 0) return status;
   if (pCapabilities_on) out.blob(pCapabilities, 40);
@@ -1689,7 +1689,7 @@ int serve_nvmlDeviceGetVgpuSchedulerLog(Session& s, [[maybe_unused]] Reader& in,
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char pSchedulerLog[9624] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetVgpuSchedulerLog, 3, device, pSchedulerLog_on ? pSchedulerLog : nullptr);
   if (status != 0) return status;
   if (pSchedulerLog_on) out.blob(pSchedulerLog, 9624);
@@ -1703,7 +1703,7 @@ int serve_nvmlDeviceGetVgpuSchedulerState(Session& s, [[maybe_unused]] Reader& i
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char pSchedulerState[16] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetVgpuSchedulerState, 3, device, pSchedulerState_on ? pSchedulerState : nullptr);
   if (status != 0) return status;
   if (pSchedulerState_on) out.blob(pSchedulerState, 16);

@@ -21,7 +21,7 @@ int serve_nvmlDeviceGetVgpuUtilization(Session& s, [[maybe_unused]] Reader& in, 
   int sampleValType{};
   OutArray utilizationSamples(utilizationSamples_on, (vgpuInstanceSamplesCount_on ? uint64_t(vgpuInstanceSamplesCount) : 0), 48);
   if (!utilizationSamples.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetVgpuUtilization, 3, device, lastSeenTimeStamp, sampleValType_on ? &sampleValType : nullptr, vgpuInstanceSamplesCount_on ? &vgpuInstanceSamplesCount : nullptr, static_cast<void*>(utilizationSamples.data()));
   if (sampleValType_on) out_scalar(out, sampleValType);
   if (vgpuInstanceSamplesCount_on) out_scalar(out, vgpuInstanceSamplesCount);
@@ -37,7 +37,7 @@ int serve_nvmlDeviceGetViolationStatus(Session& s, [[maybe_unused]] Reader& in, 
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char violTime[16] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetViolationStatus, 3, device, perfPolicyType, violTime_on ? violTime : nullptr);
   if (status != 0) return status;
   if (violTime_on) out.blob(violTime, 16);
@@ -51,7 +51,7 @@ int serve_nvmlDeviceGetVirtualizationMode(Session& s, [[maybe_unused]] Reader& i
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int pVirtualMode{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceGetVirtualizationMode, 3, device, pVirtualMode_on ? &pVirtualMode : nullptr);
   if (status != 0) return status;
   if (pVirtualMode_on) out_scalar(out, pVirtualMode);
@@ -65,7 +65,7 @@ int serve_nvmlDeviceIsMigDeviceHandle(Session& s, [[maybe_unused]] Reader& in, [
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned isMigDevice{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceIsMigDeviceHandle, 3, device, isMigDevice_on ? &isMigDevice : nullptr);
   if (status != 0) return status;
   if (isMigDevice_on) out_scalar(out, isMigDevice);
@@ -79,7 +79,7 @@ int serve_nvmlDeviceModifyDrainState(Session& s, [[maybe_unused]] Reader& in, [[
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   alignas(64) unsigned char pciInfo[68] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceModifyDrainState, 3, pciInfo_on ? pciInfo : nullptr, newState);
   if (status != 0) return status;
   if (pciInfo_on) out.blob(pciInfo, 68);
@@ -95,7 +95,7 @@ int serve_nvmlDeviceOnSameBoard(Session& s, [[maybe_unused]] Reader& in, [[maybe
   void* device1 = s.lookup(kKindNvmlDevice, device1_id, &error);
   void* device2 = s.lookup(kKindNvmlDevice, device2_id, &error);
   int onSameBoard{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceOnSameBoard, 3, device1, device2, onSameBoard_on ? &onSameBoard : nullptr);
   if (status != 0) return status;
   if (onSameBoard_on) out_scalar(out, onSameBoard);
@@ -110,7 +110,7 @@ int serve_nvmlDevicePowerSmoothingActivatePresetProfile(Session& s, [[maybe_unus
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!profile.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDevicePowerSmoothingActivatePresetProfile, 3, device, profile.data());
   if (status != 0) return status;
   profile.write(out);
@@ -125,7 +125,7 @@ int serve_nvmlDevicePowerSmoothingSetState(Session& s, [[maybe_unused]] Reader& 
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!state.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDevicePowerSmoothingSetState, 3, device, state.data());
   if (status != 0) return status;
   state.write(out);
@@ -140,7 +140,7 @@ int serve_nvmlDevicePowerSmoothingUpdatePresetProfileParam(Session& s, [[maybe_u
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!profile.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDevicePowerSmoothingUpdatePresetProfileParam, 3, device, profile.data());
   if (status != 0) return status;
   profile.write(out);
@@ -154,7 +154,7 @@ int serve_nvmlDeviceQueryDrainState(Session& s, [[maybe_unused]] Reader& in, [[m
   int error = 0;
   alignas(64) unsigned char pciInfo[68] = {};
   int currentState{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceQueryDrainState, 3, pciInfo_on ? pciInfo : nullptr, currentState_on ? &currentState : nullptr);
   if (status != 0) return status;
   if (pciInfo_on) out.blob(pciInfo, 68);
@@ -170,7 +170,7 @@ int serve_nvmlDeviceReadWritePRM_v1(Session& s, [[maybe_unused]] Reader& in, [[m
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char buffer[504] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceReadWritePRM_v1, 3, device, buffer_on ? buffer : nullptr);
   if (status != 0) return status;
   if (buffer_on) out.blob(buffer, 504);
@@ -185,7 +185,7 @@ int serve_nvmlDeviceRegisterEvents(Session& s, [[maybe_unused]] Reader& in, [[ma
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   void* set = s.lookup(kKindNvmlEventSet, set_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceRegisterEvents, 3, device, eventTypes, set);
   return status;
 }
@@ -196,7 +196,7 @@ int serve_nvmlDeviceRemoveGpu(Session& s, [[maybe_unused]] Reader& in, [[maybe_u
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   alignas(64) unsigned char pciInfo[68] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceRemoveGpu, 3, pciInfo_on ? pciInfo : nullptr);
   if (status != 0) return status;
   if (pciInfo_on) out.blob(pciInfo, 68);
@@ -211,7 +211,7 @@ int serve_nvmlDeviceRemoveGpu_v2(Session& s, [[maybe_unused]] Reader& in, [[mayb
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   alignas(64) unsigned char pciInfo[68] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceRemoveGpu_v2, 3, pciInfo_on ? pciInfo : nullptr, gpuState, linkState);
   if (status != 0) return status;
   if (pciInfo_on) out.blob(pciInfo, 68);
@@ -224,7 +224,7 @@ int serve_nvmlDeviceResetApplicationsClocks(Session& s, [[maybe_unused]] Reader&
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceResetApplicationsClocks, 3, device);
   return status;
 }
@@ -235,7 +235,7 @@ int serve_nvmlDeviceResetGpuLockedClocks(Session& s, [[maybe_unused]] Reader& in
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceResetGpuLockedClocks, 3, device);
   return status;
 }
@@ -246,7 +246,7 @@ int serve_nvmlDeviceResetMemoryLockedClocks(Session& s, [[maybe_unused]] Reader&
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceResetMemoryLockedClocks, 3, device);
   return status;
 }
@@ -258,7 +258,7 @@ int serve_nvmlDeviceResetNvLinkErrorCounters(Session& s, [[maybe_unused]] Reader
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceResetNvLinkErrorCounters, 3, device, link);
   return status;
 }
@@ -271,7 +271,7 @@ int serve_nvmlDeviceResetNvLinkUtilizationCounter(Session& s, [[maybe_unused]] R
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceResetNvLinkUtilizationCounter, 3, device, link, counter);
   return status;
 }
@@ -284,7 +284,7 @@ int serve_nvmlDeviceSetAPIRestriction(Session& s, [[maybe_unused]] Reader& in, [
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetAPIRestriction, 3, device, apiType, isRestricted);
   return status;
 }
@@ -296,7 +296,7 @@ int serve_nvmlDeviceSetAccountingMode(Session& s, [[maybe_unused]] Reader& in, [
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetAccountingMode, 3, device, mode);
   return status;
 }
@@ -309,7 +309,7 @@ int serve_nvmlDeviceSetApplicationsClocks(Session& s, [[maybe_unused]] Reader& i
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetApplicationsClocks, 3, device, memClockMHz, graphicsClockMHz);
   return status;
 }
@@ -321,7 +321,7 @@ int serve_nvmlDeviceSetAutoBoostedClocksEnabled(Session& s, [[maybe_unused]] Rea
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetAutoBoostedClocksEnabled, 3, device, enabled);
   return status;
 }
@@ -334,7 +334,7 @@ int serve_nvmlDeviceSetClockOffsets(Session& s, [[maybe_unused]] Reader& in, [[m
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!info.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetClockOffsets, 3, device, info.data());
   if (status != 0) return status;
   info.write(out);
@@ -348,7 +348,7 @@ int serve_nvmlDeviceSetComputeMode(Session& s, [[maybe_unused]] Reader& in, [[ma
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetComputeMode, 3, device, mode);
   return status;
 }
@@ -360,7 +360,7 @@ int serve_nvmlDeviceSetConfComputeUnprotectedMemSize(Session& s, [[maybe_unused]
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetConfComputeUnprotectedMemSize, 3, device, sizeKiB);
   return status;
 }
@@ -371,7 +371,7 @@ int serve_nvmlDeviceSetCpuAffinity(Session& s, [[maybe_unused]] Reader& in, [[ma
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetCpuAffinity, 3, device);
   return status;
 }
@@ -384,7 +384,7 @@ int serve_nvmlDeviceSetDefaultAutoBoostedClocksEnabled(Session& s, [[maybe_unuse
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetDefaultAutoBoostedClocksEnabled, 3, device, enabled, flags);
   return status;
 }
@@ -396,7 +396,7 @@ int serve_nvmlDeviceSetDefaultFanSpeed_v2(Session& s, [[maybe_unused]] Reader& i
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetDefaultFanSpeed_v2, 3, device, fan);
   return status;
 }
@@ -409,7 +409,7 @@ int serve_nvmlDeviceSetDramEncryptionMode(Session& s, [[maybe_unused]] Reader& i
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetDramEncryptionMode, 3, device, dramEncryption_on ? dramEncryption : nullptr);
   return status;
 }
@@ -422,7 +422,7 @@ int serve_nvmlDeviceSetDriverModel(Session& s, [[maybe_unused]] Reader& in, [[ma
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetDriverModel, 3, device, driverModel, flags);
   return status;
 }
@@ -434,7 +434,7 @@ int serve_nvmlDeviceSetEccMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetEccMode, 3, device, ecc);
   return status;
 }
@@ -447,7 +447,7 @@ int serve_nvmlDeviceSetFanControlPolicy(Session& s, [[maybe_unused]] Reader& in,
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetFanControlPolicy, 3, device, fan, policy);
   return status;
 }
@@ -460,7 +460,7 @@ int serve_nvmlDeviceSetFanSpeed_v2(Session& s, [[maybe_unused]] Reader& in, [[ma
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetFanSpeed_v2, 3, device, fan, speed);
   return status;
 }
@@ -472,7 +472,7 @@ int serve_nvmlDeviceSetGpcClkVfOffset(Session& s, [[maybe_unused]] Reader& in, [
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetGpcClkVfOffset, 3, device, offset);
   return status;
 }
@@ -485,7 +485,7 @@ int serve_nvmlDeviceSetGpuLockedClocks(Session& s, [[maybe_unused]] Reader& in, 
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetGpuLockedClocks, 3, device, minGpuClockMHz, maxGpuClockMHz);
   return status;
 }
@@ -497,7 +497,7 @@ int serve_nvmlDeviceSetGpuOperationMode(Session& s, [[maybe_unused]] Reader& in,
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetGpuOperationMode, 3, device, mode);
   return status;
 }
@@ -510,7 +510,7 @@ int serve_nvmlDeviceSetHostname_v1(Session& s, [[maybe_unused]] Reader& in, [[ma
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char hostname[64] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetHostname_v1, 3, device, hostname_on ? hostname : nullptr);
   if (status != 0) return status;
   if (hostname_on) out.blob(hostname, 64);
@@ -524,7 +524,7 @@ int serve_nvmlDeviceSetMemClkVfOffset(Session& s, [[maybe_unused]] Reader& in, [
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetMemClkVfOffset, 3, device, offset);
   return status;
 }
@@ -537,7 +537,7 @@ int serve_nvmlDeviceSetMemoryLockedClocks(Session& s, [[maybe_unused]] Reader& i
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetMemoryLockedClocks, 3, device, minMemClockMHz, maxMemClockMHz);
   return status;
 }
@@ -551,7 +551,7 @@ int serve_nvmlDeviceSetMigMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int activationStatus{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetMigMode, 3, device, mode, activationStatus_on ? &activationStatus : nullptr);
   if (status != 0) return status;
   if (activationStatus_on) out_scalar(out, activationStatus);
@@ -566,7 +566,7 @@ int serve_nvmlDeviceSetNvLinkDeviceLowPowerThreshold(Session& s, [[maybe_unused]
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char info[4] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetNvLinkDeviceLowPowerThreshold, 3, device, info_on ? info : nullptr);
   if (status != 0) return status;
   if (info_on) out.blob(info, 4);
@@ -584,7 +584,7 @@ int serve_nvmlDeviceSetNvLinkUtilizationControl(Session& s, [[maybe_unused]] Rea
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetNvLinkUtilizationControl, 3, device, link, counter, control_on ? control : nullptr, reset);
   if (status != 0) return status;
   if (control_on) out.blob(control, 8);
@@ -599,7 +599,7 @@ int serve_nvmlDeviceSetNvlinkBwMode(Session& s, [[maybe_unused]] Reader& in, [[m
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!setBwMode.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetNvlinkBwMode, 3, device, setBwMode.data());
   if (status != 0) return status;
   setBwMode.write(out);
@@ -613,7 +613,7 @@ int serve_nvmlDeviceSetPersistenceMode(Session& s, [[maybe_unused]] Reader& in, 
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetPersistenceMode, 3, device, mode);
   return status;
 }
@@ -625,7 +625,7 @@ int serve_nvmlDeviceSetPowerManagementLimit(Session& s, [[maybe_unused]] Reader&
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetPowerManagementLimit, 3, device, limit);
   return status;
 }
@@ -638,7 +638,7 @@ int serve_nvmlDeviceSetPowerManagementLimit_v2(Session& s, [[maybe_unused]] Read
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!powerValue.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetPowerManagementLimit_v2, 3, device, powerValue.data());
   if (status != 0) return status;
   powerValue.write(out);
@@ -653,7 +653,7 @@ int serve_nvmlDeviceSetPowerMizerMode_v1(Session& s, [[maybe_unused]] Reader& in
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char powerMizerMode[12] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetPowerMizerMode_v1, 3, device, powerMizerMode_on ? powerMizerMode : nullptr);
   if (status != 0) return status;
   if (powerMizerMode_on) out.blob(powerMizerMode, 12);
@@ -669,7 +669,7 @@ int serve_nvmlDeviceSetTemperatureThreshold(Session& s, [[maybe_unused]] Reader&
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int temp{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetTemperatureThreshold, 3, device, thresholdType, temp_on ? &temp : nullptr);
   if (status != 0) return status;
   if (temp_on) out_scalar(out, temp);
@@ -684,7 +684,7 @@ int serve_nvmlDeviceSetVgpuCapabilities(Session& s, [[maybe_unused]] Reader& in,
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetVgpuCapabilities, 3, device, capability, state);
   return status;
 }
@@ -697,7 +697,7 @@ int serve_nvmlDeviceSetVgpuHeterogeneousMode(Session& s, [[maybe_unused]] Reader
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetVgpuHeterogeneousMode, 3, device, pHeterogeneousMode_on ? pHeterogeneousMode : nullptr);
   return status;
 }
@@ -710,7 +710,7 @@ int serve_nvmlDeviceSetVgpuSchedulerState(Session& s, [[maybe_unused]] Reader& i
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char pSchedulerState[16] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetVgpuSchedulerState, 3, device, pSchedulerState_on ? pSchedulerState : nullptr);
   if (status != 0) return status;
   if (pSchedulerState_on) out.blob(pSchedulerState, 16);
@@ -724,7 +724,7 @@ int serve_nvmlDeviceSetVirtualizationMode(Session& s, [[maybe_unused]] Reader& i
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceSetVirtualizationMode, 3, device, virtualMode);
   return status;
 }
@@ -734,7 +734,7 @@ int serve_nvmlDeviceValidateInforom(Session& s, [[maybe_unused]] Reader& in, [[m
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceValidateInforom, 3, device);
   return status;
 }
@@ -747,7 +747,7 @@ int serve_nvmlDeviceWorkloadPowerProfileClearRequestedProfiles(Session& s, [[may
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!requestedProfiles.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceWorkloadPowerProfileClearRequestedProfiles, 3, device, requestedProfiles.data());
   if (status != 0) return status;
   requestedProfiles.write(out);
@@ -761,7 +761,7 @@ int serve_nvmlDeviceWorkloadPowerProfileGetCurrentProfiles(Session& s, [[maybe_u
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!currentProfiles.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceWorkloadPowerProfileGetCurrentProfiles, 3, device, currentProfiles.data());
   if (status != 0) return status;
   currentProfiles.write(out);
@@ -775,7 +775,7 @@ int serve_nvmlDeviceWorkloadPowerProfileGetProfilesInfo(Session& s, [[maybe_unus
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!profilesInfo.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceWorkloadPowerProfileGetProfilesInfo, 3, device, profilesInfo.data());
   if (status != 0) return status;
   profilesInfo.write(out);
@@ -790,7 +790,7 @@ int serve_nvmlDeviceWorkloadPowerProfileSetRequestedProfiles(Session& s, [[maybe
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!requestedProfiles.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlDeviceWorkloadPowerProfileSetRequestedProfiles, 3, device, requestedProfiles.data());
   if (status != 0) return status;
   requestedProfiles.write(out);
@@ -802,7 +802,7 @@ int serve_nvmlEventSetCreate(Session& s, [[maybe_unused]] Reader& in, [[maybe_un
   if (!in.finished()) return kWireError;
   int error = 0;
   void* set = nullptr;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlEventSetCreate, 3, set_on ? &set : nullptr);
   if (status != 0) return status;
   if (set_on) out.u64(s.intern(kKindNvmlEventSet, set));
@@ -813,9 +813,9 @@ int serve_nvmlEventSetFree(Session& s, [[maybe_unused]] Reader& in, [[maybe_unus
   uint64_t set_id = in.u64();
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (error) return error;
+  if (error) return 2;
   void* set = s.take(kKindNvmlEventSet, set_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlEventSetFree, 3, set);
   return status;
 }
@@ -828,7 +828,7 @@ int serve_nvmlEventSetWait(Session& s, [[maybe_unused]] Reader& in, [[maybe_unus
   int error = 0;
   void* set = s.lookup(kKindNvmlEventSet, set_id, &error);
   alignas(64) unsigned char data[32] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlEventSetWait, 3, set, data_on ? data : nullptr, timeoutms);
   if (status != 0) return status;
   if (data_on) translate_nvmlEventData_st(s, data, Way::kOut);
@@ -844,7 +844,7 @@ int serve_nvmlEventSetWait_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_u
   int error = 0;
   void* set = s.lookup(kKindNvmlEventSet, set_id, &error);
   alignas(64) unsigned char data[32] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlEventSetWait_v2, 3, set, data_on ? data : nullptr, timeoutms);
   if (status != 0) return status;
   if (data_on) translate_nvmlEventData_st(s, data, Way::kOut);
@@ -857,7 +857,7 @@ int serve_nvmlGetExcludedDeviceCount(Session& s, [[maybe_unused]] Reader& in, [[
   if (!in.finished()) return kWireError;
   int error = 0;
   unsigned deviceCount{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGetExcludedDeviceCount, 3, deviceCount_on ? &deviceCount : nullptr);
   if (status != 0) return status;
   if (deviceCount_on) out_scalar(out, deviceCount);
@@ -870,7 +870,7 @@ int serve_nvmlGetExcludedDeviceInfoByIndex(Session& s, [[maybe_unused]] Reader& 
   if (!in.finished()) return kWireError;
   int error = 0;
   alignas(64) unsigned char info[148] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGetExcludedDeviceInfoByIndex, 3, index, info_on ? info : nullptr);
   if (status != 0) return status;
   if (info_on) out.blob(info, 148);
@@ -886,7 +886,7 @@ int serve_nvmlGetVgpuCompatibility(Session& s, [[maybe_unused]] Reader& in, [[ma
   if (!vgpuMetadata.fits) return kWireError;
   if (!pgpuMetadata.fits) return kWireError;
   alignas(64) unsigned char compatibilityInfo[8] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGetVgpuCompatibility, 3, vgpuMetadata.data(), pgpuMetadata.data(), compatibilityInfo_on ? compatibilityInfo : nullptr);
   if (status != 0) return status;
   vgpuMetadata.write(out);
@@ -901,7 +901,7 @@ int serve_nvmlGetVgpuDriverCapabilities(Session& s, [[maybe_unused]] Reader& in,
   if (!in.finished()) return kWireError;
   int error = 0;
   unsigned capResult{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGetVgpuDriverCapabilities, 3, capability, capResult_on ? &capResult : nullptr);
   if (status != 0) return status;
   if (capResult_on) out_scalar(out, capResult);
@@ -915,7 +915,7 @@ int serve_nvmlGetVgpuVersion(Session& s, [[maybe_unused]] Reader& in, [[maybe_un
   int error = 0;
   alignas(64) unsigned char supported[8] = {};
   alignas(64) unsigned char current[8] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGetVgpuVersion, 3, supported_on ? supported : nullptr, current_on ? current : nullptr);
   if (status != 0) return status;
   if (supported_on) out.blob(supported, 8);
@@ -929,7 +929,7 @@ int serve_nvmlGpmMetricsGet(Session& s, [[maybe_unused]] Reader& in, [[maybe_unu
   int error = 0;
   if (!metricsGet.fits) return kWireError;
   if (metricsGet.data() && !error) error = translate_nvmlGpmMetricsGet_t(s, metricsGet.data(), Way::kIn);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGpmMetricsGet, 3, metricsGet.data());
   if (status != 0) return status;
   if (metricsGet.data()) translate_nvmlGpmMetricsGet_t(s, metricsGet.data(), Way::kOut);
@@ -945,7 +945,7 @@ int serve_nvmlGpmMigSampleGet(Session& s, [[maybe_unused]] Reader& in, [[maybe_u
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   void* gpmSample = s.lookup(kKindNvmlGpmSample, gpmSample_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGpmMigSampleGet, 3, device, gpuInstanceId, gpmSample);
   return status;
 }
@@ -957,7 +957,7 @@ int serve_nvmlGpmQueryDeviceSupport(Session& s, [[maybe_unused]] Reader& in, [[m
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (!gpmSupport.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGpmQueryDeviceSupport, 3, device, gpmSupport.data());
   if (status != 0) return status;
   gpmSupport.write(out);
@@ -971,7 +971,7 @@ int serve_nvmlGpmQueryIfStreamingEnabled(Session& s, [[maybe_unused]] Reader& in
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned state{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGpmQueryIfStreamingEnabled, 3, device, state_on ? &state : nullptr);
   if (status != 0) return status;
   if (state_on) out_scalar(out, state);
@@ -983,7 +983,7 @@ int serve_nvmlGpmSampleAlloc(Session& s, [[maybe_unused]] Reader& in, [[maybe_un
   if (!in.finished()) return kWireError;
   int error = 0;
   void* gpmSample = nullptr;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGpmSampleAlloc, 3, gpmSample_on ? &gpmSample : nullptr);
   if (status != 0) return status;
   if (gpmSample_on) out.u64(s.intern(kKindNvmlGpmSample, gpmSample));
@@ -994,9 +994,9 @@ int serve_nvmlGpmSampleFree(Session& s, [[maybe_unused]] Reader& in, [[maybe_unu
   uint64_t gpmSample_id = in.u64();
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (error) return error;
+  if (error) return 2;
   void* gpmSample = s.take(kKindNvmlGpmSample, gpmSample_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGpmSampleFree, 3, gpmSample);
   return status;
 }
@@ -1008,7 +1008,7 @@ int serve_nvmlGpmSampleGet(Session& s, [[maybe_unused]] Reader& in, [[maybe_unus
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   void* gpmSample = s.lookup(kKindNvmlGpmSample, gpmSample_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGpmSampleGet, 3, device, gpmSample);
   return status;
 }
@@ -1020,7 +1020,7 @@ int serve_nvmlGpmSetStreamingEnabled(Session& s, [[maybe_unused]] Reader& in, [[
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGpmSetStreamingEnabled, 3, device, state);
   return status;
 }
@@ -1034,7 +1034,7 @@ int serve_nvmlGpuInstanceCreateComputeInstance(Session& s, [[maybe_unused]] Read
   if (!s.may_change_card()) return 4;  // no permission
   void* gpuInstance = s.lookup(kKindNvmlGpuInstance, gpuInstance_id, &error);
   void* computeInstance = nullptr;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGpuInstanceCreateComputeInstance, 3, gpuInstance, profileId, computeInstance_on ? &computeInstance : nullptr);
   if (status != 0) return status;
   if (computeInstance_on) out.u64(s.intern(kKindNvmlComputeInstance, computeInstance));
@@ -1052,7 +1052,7 @@ int serve_nvmlGpuInstanceCreateComputeInstanceWithPlacement(Session& s, [[maybe_
   if (!s.may_change_card()) return 4;  // no permission
   void* gpuInstance = s.lookup(kKindNvmlGpuInstance, gpuInstance_id, &error);
   void* computeInstance = nullptr;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGpuInstanceCreateComputeInstanceWithPlacement, 3, gpuInstance, profileId, placement_on ? placement : nullptr, computeInstance_on ? &computeInstance : nullptr);
   if (status != 0) return status;
   if (computeInstance_on) out.u64(s.intern(kKindNvmlComputeInstance, computeInstance));
@@ -1064,9 +1064,9 @@ int serve_nvmlGpuInstanceDestroy(Session& s, [[maybe_unused]] Reader& in, [[mayb
   if (!in.finished()) return kWireError;
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
-  if (error) return error;
+  if (error) return 2;
   void* gpuInstance = s.take(kKindNvmlGpuInstance, gpuInstance_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGpuInstanceDestroy, 3, gpuInstance);
   return status;
 }
@@ -1079,7 +1079,7 @@ int serve_nvmlGpuInstanceGetComputeInstanceById(Session& s, [[maybe_unused]] Rea
   int error = 0;
   void* gpuInstance = s.lookup(kKindNvmlGpuInstance, gpuInstance_id, &error);
   void* computeInstance = nullptr;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGpuInstanceGetComputeInstanceById, 3, gpuInstance, id, computeInstance_on ? &computeInstance : nullptr);
   if (status != 0) return status;
   if (computeInstance_on) out.u64(s.intern(kKindNvmlComputeInstance, computeInstance));
@@ -1097,7 +1097,7 @@ int serve_nvmlGpuInstanceGetComputeInstancePossiblePlacements(Session& s, [[mayb
   void* gpuInstance = s.lookup(kKindNvmlGpuInstance, gpuInstance_id, &error);
   OutArray placements(placements_on, (count_on ? uint64_t(count) : 0), 8);
   if (!placements.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGpuInstanceGetComputeInstancePossiblePlacements, 3, gpuInstance, profileId, static_cast<void*>(placements.data()), count_on ? &count : nullptr);
   placements.write(out, status == 0 ? (count_on ? uint64_t(count) : 0) : 0);
   if (count_on) out_scalar(out, count);
@@ -1113,7 +1113,7 @@ int serve_nvmlGpuInstanceGetComputeInstanceProfileInfo(Session& s, [[maybe_unuse
   int error = 0;
   void* gpuInstance = s.lookup(kKindNvmlGpuInstance, gpuInstance_id, &error);
   alignas(64) unsigned char info[36] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGpuInstanceGetComputeInstanceProfileInfo, 3, gpuInstance, profile, engProfile, info_on ? info : nullptr);
   if (status != 0) return status;
   if (info_on) out.blob(info, 36);
@@ -1129,7 +1129,7 @@ int serve_nvmlGpuInstanceGetComputeInstanceProfileInfoV(Session& s, [[maybe_unus
   int error = 0;
   void* gpuInstance = s.lookup(kKindNvmlGpuInstance, gpuInstance_id, &error);
   if (!info.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGpuInstanceGetComputeInstanceProfileInfoV, 3, gpuInstance, profile, engProfile, info.data());
   if (status != 0) return status;
   info.write(out);
@@ -1144,7 +1144,7 @@ int serve_nvmlGpuInstanceGetComputeInstanceRemainingCapacity(Session& s, [[maybe
   int error = 0;
   alignas(64) unsigned char gpuInstance[8] = {};
   unsigned count{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGpuInstanceGetComputeInstanceRemainingCapacity, 3, gpuInstance_on ? gpuInstance : nullptr, profileId, count_on ? &count : nullptr);
   if (status != 0) return status;
   if (gpuInstance_on) out.blob(gpuInstance, 8);
@@ -1163,7 +1163,7 @@ int serve_nvmlGpuInstanceGetComputeInstances(Session& s, [[maybe_unused]] Reader
   void* gpuInstance = s.lookup(kKindNvmlGpuInstance, gpuInstance_id, &error);
   OutArray computeInstances(computeInstances_on, (count_on ? uint64_t(count) : 0), 8);
   if (!computeInstances.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGpuInstanceGetComputeInstances, 3, gpuInstance, profileId, computeInstances.handles(), count_on ? &count : nullptr);
   computeInstances.write_handles(s, kKindNvmlComputeInstance, out, status == 0 ? (count_on ? uint64_t(count) : 0) : 0);
   if (count_on) out_scalar(out, count);
@@ -1177,7 +1177,7 @@ int serve_nvmlGpuInstanceGetInfo(Session& s, [[maybe_unused]] Reader& in, [[mayb
   int error = 0;
   void* gpuInstance = s.lookup(kKindNvmlGpuInstance, gpuInstance_id, &error);
   alignas(64) unsigned char info[24] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGpuInstanceGetInfo, 3, gpuInstance, info_on ? info : nullptr);
   if (status != 0) return status;
   if (info_on) translate_nvmlGpuInstanceInfo_st(s, info, Way::kOut);
@@ -1192,7 +1192,7 @@ int serve_nvmlGpuInstanceGetVgpuHeterogeneousMode(Session& s, [[maybe_unused]] R
   int error = 0;
   void* gpuInstance = s.lookup(kKindNvmlGpuInstance, gpuInstance_id, &error);
   if (!pHeterogeneousMode.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGpuInstanceGetVgpuHeterogeneousMode, 3, gpuInstance, pHeterogeneousMode.data());
   if (status != 0) return status;
   pHeterogeneousMode.write(out);
@@ -1206,7 +1206,7 @@ int serve_nvmlGpuInstanceGetVgpuSchedulerLog(Session& s, [[maybe_unused]] Reader
   int error = 0;
   void* gpuInstance = s.lookup(kKindNvmlGpuInstance, gpuInstance_id, &error);
   if (!pSchedulerLogInfo.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGpuInstanceGetVgpuSchedulerLog, 3, gpuInstance, pSchedulerLogInfo.data());
   if (status != 0) return status;
   pSchedulerLogInfo.write(out);
@@ -1220,7 +1220,7 @@ int serve_nvmlGpuInstanceGetVgpuSchedulerState(Session& s, [[maybe_unused]] Read
   int error = 0;
   void* gpuInstance = s.lookup(kKindNvmlGpuInstance, gpuInstance_id, &error);
   if (!pSchedulerStateInfo.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGpuInstanceGetVgpuSchedulerState, 3, gpuInstance, pSchedulerStateInfo.data());
   if (status != 0) return status;
   pSchedulerStateInfo.write(out);
@@ -1235,7 +1235,7 @@ int serve_nvmlGpuInstanceSetVgpuHeterogeneousMode(Session& s, [[maybe_unused]] R
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* gpuInstance = s.lookup(kKindNvmlGpuInstance, gpuInstance_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGpuInstanceSetVgpuHeterogeneousMode, 3, gpuInstance, pHeterogeneousMode_on ? pHeterogeneousMode : nullptr);
   return status;
 }
@@ -1248,7 +1248,7 @@ int serve_nvmlGpuInstanceSetVgpuSchedulerState(Session& s, [[maybe_unused]] Read
   if (!s.may_change_card()) return 4;  // no permission
   void* gpuInstance = s.lookup(kKindNvmlGpuInstance, gpuInstance_id, &error);
   if (!pScheduler.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlGpuInstanceSetVgpuSchedulerState, 3, gpuInstance, pScheduler.data());
   if (status != 0) return status;
   pScheduler.write(out);
@@ -1258,7 +1258,7 @@ int serve_nvmlGpuInstanceSetVgpuSchedulerState(Session& s, [[maybe_unused]] Read
 int serve_nvmlInit(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlInit, 3);
   return status;
 }
@@ -1267,7 +1267,7 @@ int serve_nvmlInitWithFlags(Session& s, [[maybe_unused]] Reader& in, [[maybe_unu
   auto flags = in_scalar<unsigned>(in);
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlInitWithFlags, 3, flags);
   return status;
 }
@@ -1275,7 +1275,7 @@ int serve_nvmlInitWithFlags(Session& s, [[maybe_unused]] Reader& in, [[maybe_unu
 int serve_nvmlInit_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlInit_v2, 3);
   return status;
 }
@@ -1286,7 +1286,7 @@ int serve_nvmlSetVgpuVersion(Session& s, [[maybe_unused]] Reader& in, [[maybe_un
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   alignas(64) unsigned char vgpuVersion[8] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlSetVgpuVersion, 3, vgpuVersion_on ? vgpuVersion : nullptr);
   if (status != 0) return status;
   if (vgpuVersion_on) out.blob(vgpuVersion, 8);
@@ -1296,7 +1296,7 @@ int serve_nvmlSetVgpuVersion(Session& s, [[maybe_unused]] Reader& in, [[maybe_un
 int serve_nvmlShutdown(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   if (!in.finished()) return kWireError;
   int error = 0;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlShutdown, 3);
   return status;
 }
@@ -1307,7 +1307,7 @@ int serve_nvmlSystemEventSetCreate(Session& s, [[maybe_unused]] Reader& in, [[ma
   int error = 0;
   if (!request.fits) return kWireError;
   if (request.data() && !error) error = translate_nvmlSystemEventSetCreateRequest_v1_t(s, request.data(), Way::kIn);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlSystemEventSetCreate, 3, request.data());
   if (status != 0) return status;
   if (request.data()) translate_nvmlSystemEventSetCreateRequest_v1_t(s, request.data(), Way::kOut);
@@ -1321,7 +1321,7 @@ int serve_nvmlSystemEventSetFree(Session& s, [[maybe_unused]] Reader& in, [[mayb
   int error = 0;
   if (!request.fits) return kWireError;
   if (request.data() && !error) error = translate_nvmlSystemEventSetFreeRequest_v1_t(s, request.data(), Way::kIn);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlSystemEventSetFree, 3, request.data());
   if (status != 0) return status;
   if (request.data()) translate_nvmlSystemEventSetFreeRequest_v1_t(s, request.data(), Way::kOut);
@@ -1334,7 +1334,7 @@ int serve_nvmlSystemGetConfComputeCapabilities(Session& s, [[maybe_unused]] Read
   if (!in.finished()) return kWireError;
   int error = 0;
   alignas(64) unsigned char capabilities[8] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlSystemGetConfComputeCapabilities, 3, capabilities_on ? capabilities : nullptr);
   if (status != 0) return status;
   if (capabilities_on) out.blob(capabilities, 8);
@@ -1346,7 +1346,7 @@ int serve_nvmlSystemGetConfComputeGpusReadyState(Session& s, [[maybe_unused]] Re
   if (!in.finished()) return kWireError;
   int error = 0;
   unsigned isAcceptingWork{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlSystemGetConfComputeGpusReadyState, 3, isAcceptingWork_on ? &isAcceptingWork : nullptr);
   if (status != 0) return status;
   if (isAcceptingWork_on) out_scalar(out, isAcceptingWork);
@@ -1358,7 +1358,7 @@ int serve_nvmlSystemGetConfComputeKeyRotationThresholdInfo(Session& s, [[maybe_u
   if (!in.finished()) return kWireError;
   int error = 0;
   if (!pKeyRotationThrInfo.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlSystemGetConfComputeKeyRotationThresholdInfo, 3, pKeyRotationThrInfo.data());
   if (status != 0) return status;
   pKeyRotationThrInfo.write(out);
@@ -1370,7 +1370,7 @@ int serve_nvmlSystemGetConfComputeSettings(Session& s, [[maybe_unused]] Reader& 
   if (!in.finished()) return kWireError;
   int error = 0;
   if (!settings.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlSystemGetConfComputeSettings, 3, settings.data());
   if (status != 0) return status;
   settings.write(out);
@@ -1382,7 +1382,7 @@ int serve_nvmlSystemGetConfComputeState(Session& s, [[maybe_unused]] Reader& in,
   if (!in.finished()) return kWireError;
   int error = 0;
   alignas(64) unsigned char state[12] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlSystemGetConfComputeState, 3, state_on ? state : nullptr);
   if (status != 0) return status;
   if (state_on) out.blob(state, 12);
@@ -1394,7 +1394,7 @@ int serve_nvmlSystemGetCudaDriverVersion(Session& s, [[maybe_unused]] Reader& in
   if (!in.finished()) return kWireError;
   int error = 0;
   int cudaDriverVersion{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlSystemGetCudaDriverVersion, 3, cudaDriverVersion_on ? &cudaDriverVersion : nullptr);
   if (status != 0) return status;
   if (cudaDriverVersion_on) out_scalar(out, cudaDriverVersion);
@@ -1406,7 +1406,7 @@ int serve_nvmlSystemGetCudaDriverVersion_v2(Session& s, [[maybe_unused]] Reader&
   if (!in.finished()) return kWireError;
   int error = 0;
   int cudaDriverVersion{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlSystemGetCudaDriverVersion_v2, 3, cudaDriverVersion_on ? &cudaDriverVersion : nullptr);
   if (status != 0) return status;
   if (cudaDriverVersion_on) out_scalar(out, cudaDriverVersion);
@@ -1419,7 +1419,7 @@ int serve_nvmlSystemGetDriverBranch(Session& s, [[maybe_unused]] Reader& in, [[m
   if (!in.finished()) return kWireError;
   int error = 0;
   if (!branchInfo.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlSystemGetDriverBranch, 3, branchInfo.data(), length);
   if (status != 0) return status;
   branchInfo.write(out);
@@ -1433,7 +1433,7 @@ int serve_nvmlSystemGetDriverVersion(Session& s, [[maybe_unused]] Reader& in, [[
   int error = 0;
   OutArray version(version_on, uint64_t(length), 1);
   if (!version.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlSystemGetDriverVersion, 3, static_cast<char*>(version.data()), length);
   if (status != 0) return status;
   version.write_text(out);
@@ -1448,7 +1448,7 @@ int serve_nvmlSystemGetHicVersion(Session& s, [[maybe_unused]] Reader& in, [[may
   int error = 0;
   OutArray hwbcEntries(hwbcEntries_on, (hwbcCount_on ? uint64_t(hwbcCount) : 0), 36);
   if (!hwbcEntries.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlSystemGetHicVersion, 3, hwbcCount_on ? &hwbcCount : nullptr, static_cast<void*>(hwbcEntries.data()));
   if (hwbcCount_on) out_scalar(out, hwbcCount);
   hwbcEntries.write(out, status == 0 ? (hwbcCount_on ? uint64_t(hwbcCount) : 0) : 0);
@@ -1462,7 +1462,7 @@ int serve_nvmlSystemGetNVMLVersion(Session& s, [[maybe_unused]] Reader& in, [[ma
   int error = 0;
   OutArray version(version_on, uint64_t(length), 1);
   if (!version.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlSystemGetNVMLVersion, 3, static_cast<char*>(version.data()), length);
   if (status != 0) return status;
   version.write_text(out);
@@ -1474,7 +1474,7 @@ int serve_nvmlSystemGetNvlinkBwMode(Session& s, [[maybe_unused]] Reader& in, [[m
   if (!in.finished()) return kWireError;
   int error = 0;
   unsigned nvlinkBwMode{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlSystemGetNvlinkBwMode, 3, nvlinkBwMode_on ? &nvlinkBwMode : nullptr);
   if (status != 0) return status;
   if (nvlinkBwMode_on) out_scalar(out, nvlinkBwMode);
@@ -1489,7 +1489,7 @@ int serve_nvmlSystemGetProcessName(Session& s, [[maybe_unused]] Reader& in, [[ma
   int error = 0;
   OutArray name(name_on, uint64_t(length), 1);
   if (!name.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlSystemGetProcessName, 3, pid, static_cast<char*>(name.data()), length);
   if (status != 0) return status;
   name.write_text(out);

@@ -17,7 +17,7 @@ int serve_nvmlSystemGetTopologyGpuSet(Session& s, [[maybe_unused]] Reader& in, [
   int error = 0;
   OutArray deviceArray(deviceArray_on, (count_on ? uint64_t(count) : 0), 8);
   if (!deviceArray.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlSystemGetTopologyGpuSet, 3, cpuNumber, count_on ? &count : nullptr, deviceArray.handles());
   if (count_on) out_scalar(out, count);
   deviceArray.write_handles(s, kKindNvmlDevice, out, status == 0 ? (count_on ? uint64_t(count) : 0) : 0);
@@ -30,7 +30,7 @@ int serve_nvmlSystemRegisterEvents(Session& s, [[maybe_unused]] Reader& in, [[ma
   int error = 0;
   if (!request.fits) return kWireError;
   if (request.data() && !error) error = translate_nvmlSystemRegisterEventRequest_v1_t(s, request.data(), Way::kIn);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlSystemRegisterEvents, 3, request.data());
   if (status != 0) return status;
   if (request.data()) translate_nvmlSystemRegisterEventRequest_v1_t(s, request.data(), Way::kOut);
@@ -43,7 +43,7 @@ int serve_nvmlSystemSetConfComputeGpusReadyState(Session& s, [[maybe_unused]] Re
   if (!in.finished()) return kWireError;
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlSystemSetConfComputeGpusReadyState, 3, isAcceptingWork);
   return status;
 }
@@ -54,7 +54,7 @@ int serve_nvmlSystemSetConfComputeKeyRotationThresholdInfo(Session& s, [[maybe_u
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   if (!pKeyRotationThrInfo.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlSystemSetConfComputeKeyRotationThresholdInfo, 3, pKeyRotationThrInfo.data());
   if (status != 0) return status;
   pKeyRotationThrInfo.write(out);
@@ -66,7 +66,7 @@ int serve_nvmlSystemSetNvlinkBwMode(Session& s, [[maybe_unused]] Reader& in, [[m
   if (!in.finished()) return kWireError;
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlSystemSetNvlinkBwMode, 3, nvlinkBwMode);
   return status;
 }
@@ -76,7 +76,7 @@ int serve_nvmlUnitGetCount(Session& s, [[maybe_unused]] Reader& in, [[maybe_unus
   if (!in.finished()) return kWireError;
   int error = 0;
   unsigned unitCount{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlUnitGetCount, 3, unitCount_on ? &unitCount : nullptr);
   if (status != 0) return status;
   if (unitCount_on) out_scalar(out, unitCount);
@@ -93,7 +93,7 @@ int serve_nvmlUnitGetDevices(Session& s, [[maybe_unused]] Reader& in, [[maybe_un
   void* unit = s.lookup(kKindNvmlUnit, unit_id, &error);
   OutArray devices(devices_on, (deviceCount_on ? uint64_t(deviceCount) : 0), 8);
   if (!devices.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlUnitGetDevices, 3, unit, deviceCount_on ? &deviceCount : nullptr, devices.handles());
   if (deviceCount_on) out_scalar(out, deviceCount);
   devices.write_handles(s, kKindNvmlDevice, out, status == 0 ? (deviceCount_on ? uint64_t(deviceCount) : 0) : 0);
@@ -107,7 +107,7 @@ int serve_nvmlUnitGetFanSpeedInfo(Session& s, [[maybe_unused]] Reader& in, [[may
   int error = 0;
   void* unit = s.lookup(kKindNvmlUnit, unit_id, &error);
   alignas(64) unsigned char fanSpeeds[196] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlUnitGetFanSpeedInfo, 3, unit, fanSpeeds_on ? fanSpeeds : nullptr);
   if (status != 0) return status;
   if (fanSpeeds_on) out.blob(fanSpeeds, 196);
@@ -120,7 +120,7 @@ int serve_nvmlUnitGetHandleByIndex(Session& s, [[maybe_unused]] Reader& in, [[ma
   if (!in.finished()) return kWireError;
   int error = 0;
   void* unit = nullptr;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlUnitGetHandleByIndex, 3, index, unit_on ? &unit : nullptr);
   if (status != 0) return status;
   if (unit_on) out.u64(s.intern(kKindNvmlUnit, unit));
@@ -134,7 +134,7 @@ int serve_nvmlUnitGetLedState(Session& s, [[maybe_unused]] Reader& in, [[maybe_u
   int error = 0;
   void* unit = s.lookup(kKindNvmlUnit, unit_id, &error);
   alignas(64) unsigned char state[260] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlUnitGetLedState, 3, unit, state_on ? state : nullptr);
   if (status != 0) return status;
   if (state_on) out.blob(state, 260);
@@ -148,7 +148,7 @@ int serve_nvmlUnitGetPsuInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_un
   int error = 0;
   void* unit = s.lookup(kKindNvmlUnit, unit_id, &error);
   alignas(64) unsigned char psu[268] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlUnitGetPsuInfo, 3, unit, psu_on ? psu : nullptr);
   if (status != 0) return status;
   if (psu_on) out.blob(psu, 268);
@@ -163,7 +163,7 @@ int serve_nvmlUnitGetTemperature(Session& s, [[maybe_unused]] Reader& in, [[mayb
   int error = 0;
   void* unit = s.lookup(kKindNvmlUnit, unit_id, &error);
   unsigned temp{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlUnitGetTemperature, 3, unit, type, temp_on ? &temp : nullptr);
   if (status != 0) return status;
   if (temp_on) out_scalar(out, temp);
@@ -177,7 +177,7 @@ int serve_nvmlUnitGetUnitInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_u
   int error = 0;
   void* unit = s.lookup(kKindNvmlUnit, unit_id, &error);
   alignas(64) unsigned char info[384] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlUnitGetUnitInfo, 3, unit, info_on ? info : nullptr);
   if (status != 0) return status;
   if (info_on) out.blob(info, 384);
@@ -191,7 +191,7 @@ int serve_nvmlUnitSetLedState(Session& s, [[maybe_unused]] Reader& in, [[maybe_u
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
   void* unit = s.lookup(kKindNvmlUnit, unit_id, &error);
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlUnitSetLedState, 3, unit, color);
   return status;
 }
@@ -201,7 +201,7 @@ int serve_nvmlVgpuInstanceClearAccountingPids(Session& s, [[maybe_unused]] Reade
   if (!in.finished()) return kWireError;
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuInstanceClearAccountingPids, 3, vgpuInstance);
   return status;
 }
@@ -212,7 +212,7 @@ int serve_nvmlVgpuInstanceGetAccountingMode(Session& s, [[maybe_unused]] Reader&
   if (!in.finished()) return kWireError;
   int error = 0;
   int mode{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuInstanceGetAccountingMode, 3, vgpuInstance, mode_on ? &mode : nullptr);
   if (status != 0) return status;
   if (mode_on) out_scalar(out, mode);
@@ -228,7 +228,7 @@ int serve_nvmlVgpuInstanceGetAccountingPids(Session& s, [[maybe_unused]] Reader&
   int error = 0;
   OutArray pids(pids_on, (count_on ? uint64_t(count) : 0), 4);
   if (!pids.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuInstanceGetAccountingPids, 3, vgpuInstance, count_on ? &count : nullptr, static_cast<unsigned*>(pids.data()));
   if (count_on) out_scalar(out, count);
   pids.write(out, status == 0 ? (count_on ? uint64_t(count) : 0) : 0);
@@ -242,7 +242,7 @@ int serve_nvmlVgpuInstanceGetAccountingStats(Session& s, [[maybe_unused]] Reader
   if (!in.finished()) return kWireError;
   int error = 0;
   alignas(64) unsigned char stats[56] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuInstanceGetAccountingStats, 3, vgpuInstance, pid, stats_on ? stats : nullptr);
   if (status != 0) return status;
   if (stats_on) out.blob(stats, 56);
@@ -255,7 +255,7 @@ int serve_nvmlVgpuInstanceGetEccMode(Session& s, [[maybe_unused]] Reader& in, [[
   if (!in.finished()) return kWireError;
   int error = 0;
   int eccMode{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuInstanceGetEccMode, 3, vgpuInstance, eccMode_on ? &eccMode : nullptr);
   if (status != 0) return status;
   if (eccMode_on) out_scalar(out, eccMode);
@@ -268,7 +268,7 @@ int serve_nvmlVgpuInstanceGetEncoderCapacity(Session& s, [[maybe_unused]] Reader
   if (!in.finished()) return kWireError;
   int error = 0;
   unsigned encoderCapacity{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuInstanceGetEncoderCapacity, 3, vgpuInstance, encoderCapacity_on ? &encoderCapacity : nullptr);
   if (status != 0) return status;
   if (encoderCapacity_on) out_scalar(out, encoderCapacity);
@@ -284,7 +284,7 @@ int serve_nvmlVgpuInstanceGetEncoderSessions(Session& s, [[maybe_unused]] Reader
   int error = 0;
   OutArray sessionInfo(sessionInfo_on, (sessionCount_on ? uint64_t(sessionCount) : 0), 32);
   if (!sessionInfo.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuInstanceGetEncoderSessions, 3, vgpuInstance, sessionCount_on ? &sessionCount : nullptr, static_cast<void*>(sessionInfo.data()));
   if (sessionCount_on) out_scalar(out, sessionCount);
   sessionInfo.write(out, status == 0 ? (sessionCount_on ? uint64_t(sessionCount) : 0) : 0);
@@ -301,7 +301,7 @@ int serve_nvmlVgpuInstanceGetEncoderStats(Session& s, [[maybe_unused]] Reader& i
   unsigned sessionCount{};
   unsigned averageFps{};
   unsigned averageLatency{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuInstanceGetEncoderStats, 3, vgpuInstance, sessionCount_on ? &sessionCount : nullptr, averageFps_on ? &averageFps : nullptr, averageLatency_on ? &averageLatency : nullptr);
   if (status != 0) return status;
   if (sessionCount_on) out_scalar(out, sessionCount);
@@ -319,7 +319,7 @@ int serve_nvmlVgpuInstanceGetFBCSessions(Session& s, [[maybe_unused]] Reader& in
   int error = 0;
   OutArray sessionInfo(sessionInfo_on, (sessionCount_on ? uint64_t(sessionCount) : 0), 48);
   if (!sessionInfo.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuInstanceGetFBCSessions, 3, vgpuInstance, sessionCount_on ? &sessionCount : nullptr, static_cast<void*>(sessionInfo.data()));
   if (sessionCount_on) out_scalar(out, sessionCount);
   sessionInfo.write(out, status == 0 ? (sessionCount_on ? uint64_t(sessionCount) : 0) : 0);
@@ -332,7 +332,7 @@ int serve_nvmlVgpuInstanceGetFBCStats(Session& s, [[maybe_unused]] Reader& in, [
   if (!in.finished()) return kWireError;
   int error = 0;
   alignas(64) unsigned char fbcStats[12] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuInstanceGetFBCStats, 3, vgpuInstance, fbcStats_on ? fbcStats : nullptr);
   if (status != 0) return status;
   if (fbcStats_on) out.blob(fbcStats, 12);
@@ -345,7 +345,7 @@ int serve_nvmlVgpuInstanceGetFbUsage(Session& s, [[maybe_unused]] Reader& in, [[
   if (!in.finished()) return kWireError;
   int error = 0;
   uint64_t fbUsage{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuInstanceGetFbUsage, 3, vgpuInstance, fbUsage_on ? &fbUsage : nullptr);
   if (status != 0) return status;
   if (fbUsage_on) out_scalar(out, fbUsage);
@@ -358,7 +358,7 @@ int serve_nvmlVgpuInstanceGetFrameRateLimit(Session& s, [[maybe_unused]] Reader&
   if (!in.finished()) return kWireError;
   int error = 0;
   unsigned frameRateLimit{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuInstanceGetFrameRateLimit, 3, vgpuInstance, frameRateLimit_on ? &frameRateLimit : nullptr);
   if (status != 0) return status;
   if (frameRateLimit_on) out_scalar(out, frameRateLimit);
@@ -371,7 +371,7 @@ int serve_nvmlVgpuInstanceGetGpuInstanceId(Session& s, [[maybe_unused]] Reader& 
   if (!in.finished()) return kWireError;
   int error = 0;
   unsigned gpuInstanceId{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuInstanceGetGpuInstanceId, 3, vgpuInstance, gpuInstanceId_on ? &gpuInstanceId : nullptr);
   if (status != 0) return status;
   if (gpuInstanceId_on) out_scalar(out, gpuInstanceId);
@@ -387,7 +387,7 @@ int serve_nvmlVgpuInstanceGetGpuPciId(Session& s, [[maybe_unused]] Reader& in, [
   int error = 0;
   OutArray vgpuPciId(vgpuPciId_on, (length_on ? uint64_t(length) : 0), 1);
   if (!vgpuPciId.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuInstanceGetGpuPciId, 3, vgpuInstance, static_cast<char*>(vgpuPciId.data()), length_on ? &length : nullptr);
   vgpuPciId.write_text(out);
   if (length_on) out_scalar(out, length);
@@ -400,7 +400,7 @@ int serve_nvmlVgpuInstanceGetLicenseInfo(Session& s, [[maybe_unused]] Reader& in
   if (!in.finished()) return kWireError;
   int error = 0;
   alignas(64) unsigned char licenseInfo[24] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuInstanceGetLicenseInfo, 3, vgpuInstance, licenseInfo_on ? licenseInfo : nullptr);
   if (status != 0) return status;
   if (licenseInfo_on) out.blob(licenseInfo, 24);
@@ -413,7 +413,7 @@ int serve_nvmlVgpuInstanceGetLicenseInfo_v2(Session& s, [[maybe_unused]] Reader&
   if (!in.finished()) return kWireError;
   int error = 0;
   alignas(64) unsigned char licenseInfo[24] = {};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuInstanceGetLicenseInfo_v2, 3, vgpuInstance, licenseInfo_on ? licenseInfo : nullptr);
   if (status != 0) return status;
   if (licenseInfo_on) out.blob(licenseInfo, 24);
@@ -426,7 +426,7 @@ int serve_nvmlVgpuInstanceGetLicenseStatus(Session& s, [[maybe_unused]] Reader& 
   if (!in.finished()) return kWireError;
   int error = 0;
   unsigned licensed{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuInstanceGetLicenseStatus, 3, vgpuInstance, licensed_on ? &licensed : nullptr);
   if (status != 0) return status;
   if (licensed_on) out_scalar(out, licensed);
@@ -441,7 +441,7 @@ int serve_nvmlVgpuInstanceGetMdevUUID(Session& s, [[maybe_unused]] Reader& in, [
   int error = 0;
   OutArray mdevUuid(mdevUuid_on, uint64_t(size), 1);
   if (!mdevUuid.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuInstanceGetMdevUUID, 3, vgpuInstance, static_cast<char*>(mdevUuid.data()), size);
   if (status != 0) return status;
   mdevUuid.write_text(out);
@@ -457,7 +457,7 @@ int serve_nvmlVgpuInstanceGetMetadata(Session& s, [[maybe_unused]] Reader& in, [
   int error = 0;
   OutArray vgpuMetadata(vgpuMetadata_on, (bufferSize_on ? uint64_t(bufferSize) : 0), 1);
   if (!vgpuMetadata.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuInstanceGetMetadata, 3, vgpuInstance, static_cast<void*>(vgpuMetadata.data()), bufferSize_on ? &bufferSize : nullptr);
   vgpuMetadata.write(out, status == 0 ? (bufferSize_on ? uint64_t(bufferSize) : 0) : 0);
   if (bufferSize_on) out_scalar(out, bufferSize);
@@ -470,7 +470,7 @@ int serve_nvmlVgpuInstanceGetPlacementId(Session& s, [[maybe_unused]] Reader& in
   if (!in.finished()) return kWireError;
   int error = 0;
   if (!pPlacement.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuInstanceGetPlacementId, 3, vgpuInstance, pPlacement.data());
   if (status != 0) return status;
   pPlacement.write(out);
@@ -483,7 +483,7 @@ int serve_nvmlVgpuInstanceGetRuntimeStateSize(Session& s, [[maybe_unused]] Reade
   if (!in.finished()) return kWireError;
   int error = 0;
   if (!pState.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuInstanceGetRuntimeStateSize, 3, vgpuInstance, pState.data());
   if (status != 0) return status;
   pState.write(out);
@@ -496,7 +496,7 @@ int serve_nvmlVgpuInstanceGetType(Session& s, [[maybe_unused]] Reader& in, [[may
   if (!in.finished()) return kWireError;
   int error = 0;
   unsigned vgpuTypeId{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuInstanceGetType, 3, vgpuInstance, vgpuTypeId_on ? &vgpuTypeId : nullptr);
   if (status != 0) return status;
   if (vgpuTypeId_on) out_scalar(out, vgpuTypeId);
@@ -511,7 +511,7 @@ int serve_nvmlVgpuInstanceGetUUID(Session& s, [[maybe_unused]] Reader& in, [[may
   int error = 0;
   OutArray uuid(uuid_on, uint64_t(size), 1);
   if (!uuid.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuInstanceGetUUID, 3, vgpuInstance, static_cast<char*>(uuid.data()), size);
   if (status != 0) return status;
   uuid.write_text(out);
@@ -526,7 +526,7 @@ int serve_nvmlVgpuInstanceGetVmDriverVersion(Session& s, [[maybe_unused]] Reader
   int error = 0;
   OutArray version(version_on, uint64_t(length), 1);
   if (!version.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuInstanceGetVmDriverVersion, 3, vgpuInstance, static_cast<char*>(version.data()), length);
   if (status != 0) return status;
   version.write_text(out);
@@ -543,7 +543,7 @@ int serve_nvmlVgpuInstanceGetVmID(Session& s, [[maybe_unused]] Reader& in, [[may
   OutArray vmId(vmId_on, uint64_t(size), 1);
   int vmIdType{};
   if (!vmId.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuInstanceGetVmID, 3, vgpuInstance, static_cast<char*>(vmId.data()), size, vmIdType_on ? &vmIdType : nullptr);
   if (status != 0) return status;
   vmId.write_text(out);
@@ -557,7 +557,7 @@ int serve_nvmlVgpuInstanceSetEncoderCapacity(Session& s, [[maybe_unused]] Reader
   if (!in.finished()) return kWireError;
   int error = 0;
   if (!s.may_change_card()) return 4;  // no permission
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuInstanceSetEncoderCapacity, 3, vgpuInstance, encoderCapacity);
   return status;
 }
@@ -568,7 +568,7 @@ int serve_nvmlVgpuTypeGetBAR1Info(Session& s, [[maybe_unused]] Reader& in, [[may
   if (!in.finished()) return kWireError;
   int error = 0;
   if (!bar1Info.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuTypeGetBAR1Info, 3, vgpuTypeId, bar1Info.data());
   if (status != 0) return status;
   bar1Info.write(out);
@@ -582,7 +582,7 @@ int serve_nvmlVgpuTypeGetCapabilities(Session& s, [[maybe_unused]] Reader& in, [
   if (!in.finished()) return kWireError;
   int error = 0;
   unsigned capResult{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuTypeGetCapabilities, 3, vgpuTypeId, capability, capResult_on ? &capResult : nullptr);
   if (status != 0) return status;
   if (capResult_on) out_scalar(out, capResult);
@@ -598,7 +598,7 @@ int serve_nvmlVgpuTypeGetClass(Session& s, [[maybe_unused]] Reader& in, [[maybe_
   int error = 0;
   OutArray vgpuTypeClass(vgpuTypeClass_on, (size_on ? uint64_t(size) : 0), 1);
   if (!vgpuTypeClass.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuTypeGetClass, 3, vgpuTypeId, static_cast<char*>(vgpuTypeClass.data()), size_on ? &size : nullptr);
   vgpuTypeClass.write_text(out);
   if (size_on) out_scalar(out, size);
@@ -613,7 +613,7 @@ int serve_nvmlVgpuTypeGetDeviceID(Session& s, [[maybe_unused]] Reader& in, [[may
   int error = 0;
   uint64_t deviceID{};
   uint64_t subsystemID{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuTypeGetDeviceID, 3, vgpuTypeId, deviceID_on ? &deviceID : nullptr, subsystemID_on ? &subsystemID : nullptr);
   if (status != 0) return status;
   if (deviceID_on) out_scalar(out, deviceID);
@@ -627,7 +627,7 @@ int serve_nvmlVgpuTypeGetFbReservation(Session& s, [[maybe_unused]] Reader& in, 
   if (!in.finished()) return kWireError;
   int error = 0;
   uint64_t fbReservation{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuTypeGetFbReservation, 3, vgpuTypeId, fbReservation_on ? &fbReservation : nullptr);
   if (status != 0) return status;
   if (fbReservation_on) out_scalar(out, fbReservation);
@@ -640,7 +640,7 @@ int serve_nvmlVgpuTypeGetFrameRateLimit(Session& s, [[maybe_unused]] Reader& in,
   if (!in.finished()) return kWireError;
   int error = 0;
   unsigned frameRateLimit{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuTypeGetFrameRateLimit, 3, vgpuTypeId, frameRateLimit_on ? &frameRateLimit : nullptr);
   if (status != 0) return status;
   if (frameRateLimit_on) out_scalar(out, frameRateLimit);
@@ -653,7 +653,7 @@ int serve_nvmlVgpuTypeGetFramebufferSize(Session& s, [[maybe_unused]] Reader& in
   if (!in.finished()) return kWireError;
   int error = 0;
   uint64_t fbSize{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuTypeGetFramebufferSize, 3, vgpuTypeId, fbSize_on ? &fbSize : nullptr);
   if (status != 0) return status;
   if (fbSize_on) out_scalar(out, fbSize);
@@ -666,7 +666,7 @@ int serve_nvmlVgpuTypeGetGpuInstanceProfileId(Session& s, [[maybe_unused]] Reade
   if (!in.finished()) return kWireError;
   int error = 0;
   unsigned gpuInstanceProfileId{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuTypeGetGpuInstanceProfileId, 3, vgpuTypeId, gpuInstanceProfileId_on ? &gpuInstanceProfileId : nullptr);
   if (status != 0) return status;
   if (gpuInstanceProfileId_on) out_scalar(out, gpuInstanceProfileId);
@@ -679,7 +679,7 @@ int serve_nvmlVgpuTypeGetGspHeapSize(Session& s, [[maybe_unused]] Reader& in, [[
   if (!in.finished()) return kWireError;
   int error = 0;
   uint64_t gspHeapSize{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuTypeGetGspHeapSize, 3, vgpuTypeId, gspHeapSize_on ? &gspHeapSize : nullptr);
   if (status != 0) return status;
   if (gspHeapSize_on) out_scalar(out, gspHeapSize);
@@ -694,7 +694,7 @@ int serve_nvmlVgpuTypeGetLicense(Session& s, [[maybe_unused]] Reader& in, [[mayb
   int error = 0;
   OutArray vgpuTypeLicenseString(vgpuTypeLicenseString_on, uint64_t(size), 1);
   if (!vgpuTypeLicenseString.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuTypeGetLicense, 3, vgpuTypeId, static_cast<char*>(vgpuTypeLicenseString.data()), size);
   if (status != 0) return status;
   vgpuTypeLicenseString.write_text(out);
@@ -709,7 +709,7 @@ int serve_nvmlVgpuTypeGetMaxInstances(Session& s, [[maybe_unused]] Reader& in, [
   int error = 0;
   alignas(64) unsigned char device[8] = {};
   unsigned vgpuInstanceCount{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuTypeGetMaxInstances, 3, device_on ? device : nullptr, vgpuTypeId, vgpuInstanceCount_on ? &vgpuInstanceCount : nullptr);
   if (status != 0) return status;
   if (device_on) out.blob(device, 8);
@@ -722,7 +722,7 @@ int serve_nvmlVgpuTypeGetMaxInstancesPerGpuInstance(Session& s, [[maybe_unused]]
   if (!in.finished()) return kWireError;
   int error = 0;
   if (!pMaxInstance.fits) return kWireError;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuTypeGetMaxInstancesPerGpuInstance, 3, pMaxInstance.data());
   if (status != 0) return status;
   pMaxInstance.write(out);
@@ -735,7 +735,7 @@ int serve_nvmlVgpuTypeGetMaxInstancesPerVm(Session& s, [[maybe_unused]] Reader& 
   if (!in.finished()) return kWireError;
   int error = 0;
   unsigned vgpuInstanceCountPerVm{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuTypeGetMaxInstancesPerVm, 3, vgpuTypeId, vgpuInstanceCountPerVm_on ? &vgpuInstanceCountPerVm : nullptr);
   if (status != 0) return status;
   if (vgpuInstanceCountPerVm_on) out_scalar(out, vgpuInstanceCountPerVm);
@@ -751,7 +751,7 @@ int serve_nvmlVgpuTypeGetName(Session& s, [[maybe_unused]] Reader& in, [[maybe_u
   int error = 0;
   OutArray vgpuTypeName(vgpuTypeName_on, (size_on ? uint64_t(size) : 0), 1);
   if (!vgpuTypeName.fits) error = 2;
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuTypeGetName, 3, vgpuTypeId, static_cast<char*>(vgpuTypeName.data()), size_on ? &size : nullptr);
   vgpuTypeName.write_text(out);
   if (size_on) out_scalar(out, size);
@@ -764,7 +764,7 @@ int serve_nvmlVgpuTypeGetNumDisplayHeads(Session& s, [[maybe_unused]] Reader& in
   if (!in.finished()) return kWireError;
   int error = 0;
   unsigned numDisplayHeads{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuTypeGetNumDisplayHeads, 3, vgpuTypeId, numDisplayHeads_on ? &numDisplayHeads : nullptr);
   if (status != 0) return status;
   if (numDisplayHeads_on) out_scalar(out, numDisplayHeads);
@@ -780,7 +780,7 @@ int serve_nvmlVgpuTypeGetResolution(Session& s, [[maybe_unused]] Reader& in, [[m
   int error = 0;
   unsigned xdim{};
   unsigned ydim{};
-  if (error) return error;
+  if (error) return 2;
   int status = invoke(s.nvml.nvmlVgpuTypeGetResolution, 3, vgpuTypeId, displayIndex, xdim_on ? &xdim : nullptr, ydim_on ? &ydim : nullptr);
   if (status != 0) return status;
   if (xdim_on) out_scalar(out, xdim);
