@@ -13,7 +13,7 @@ void StagingPool::reclaim() {
   // In the order they were given: another stream's work may be done before, and is found a little later.
   while (!busy_.empty() && invoke(driver_.cuEventQuery, kUnsupported, busy_.front().event) == 0) {
     events_.push_back(busy_.front().event);
-    free_[busy_.front().buffer.size_class].push_back(busy_.front().buffer.data);
+    give(busy_.front().buffer);
     busy_.pop_front();
   }
 }
@@ -24,12 +24,8 @@ StagingPool::Buffer StagingPool::take(uint64_t nbytes) {
   if (buffer.size_class == kClasses) return {};
   std::lock_guard<std::mutex> lock(mutex_);
   reclaim();
-  auto& free = free_[buffer.size_class];
-  if (!free.empty()) {
-    buffer.data = free.back();
-    free.pop_back();
-    return buffer;
-  }
+  buffer.data = take_free(buffer.size_class);
+  if (buffer.data) return buffer;
   uint64_t capacity = uint64_t{1} << (kSmallest + buffer.size_class);
   if (nbytes_ + capacity > kBytesMax) return {};
   buffer.error = invoke(driver_.cuMemHostAlloc, kUnsupported, &buffer.data, capacity, 0u);
@@ -38,8 +34,17 @@ StagingPool::Buffer StagingPool::take(uint64_t nbytes) {
   return buffer;
 }
 
+void* StagingPool::take_free(unsigned size_class) {
+  std::lock_guard<std::mutex> lock(free_mutex_);
+  auto& free = free_[size_class];
+  if (free.empty()) return nullptr;
+  void* data = free.back();
+  free.pop_back();
+  return data;
+}
+
 void StagingPool::give(Buffer buffer) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<std::mutex> lock(free_mutex_);
   free_[buffer.size_class].push_back(buffer.data);
 }
 

@@ -34,9 +34,12 @@ class StagingPool {
   };
   static constexpr unsigned kSmallest = 16, kClasses = 10;  // 64 KiB to 32 MiB
   void reclaim();
+  void* take_free(unsigned size_class);
   const Driver& driver_;
-  std::mutex mutex_;
+  // give() runs in host functions of streams: its lock is never held while the driver is called, which may wait for them.
+  std::mutex free_mutex_;
   std::vector<void*> free_[kClasses];
+  std::mutex mutex_;   // of all the rest
   std::deque<Busy> busy_;
   std::vector<void*> events_;
   uint64_t nbytes_ = 0;
