@@ -1,0 +1,181 @@
+"""The client library under test, the loopback server, and programs that run against them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+NATIVE = HERE.parents[1] / "umsh" / "remote" / "native"
+PROGRAMS = HERE / "programs"
+CLIENT_HELLO_NBYTES = 168
+FLAGS = ("-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror")
+
+
+def library_folder() -> Path:
+    """Where libcuda.so.1 of the client lies; UMSH_REMOTE_LIB names another build, such as a sanitizer's."""
+    named = os.environ.get("UMSH_REMOTE_LIB")
+    return Path(named) if named else NATIVE.parent / "lib"
+
+
+@pytest.fixture(scope="session")
+def client_library() -> Path:
+    path = library_folder() / "libcuda.so.1"
+    if not path.exists():
+        pytest.skip(f"the remote client is not built: no {path.name} in {path.parent.name}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Builds a program of tests/remote/programs with the sources that it needs; once a session."""
+    made: dict[str, Path] = {}
+
+    def build(name: str, *sources: str, flags: tuple[str, ...] = ()) -> Path:
+        if name not in made:
+            out = tmp_path_factory.mktemp("programs") / name
+            files = [PROGRAMS / f"{name}.cpp", *(NATIVE / source for source in sources)]
+            command = ["g++", *FLAGS, *flags, "-I", NATIVE, *files, "-ldl", "-lpthread", "-o", out]
+            subprocess.run([str(part) for part in command], check=True)
+            made[name] = out
+        return made[name]
+
+    return build
+
+
+WIRE = ("wire/launch.cpp", "wire/socket.cpp", "wire/crypto.cpp")
+
+
+@dataclass
+class Finished:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class Server:
+    """A server and the clients that a test runs against it."""
+
+    process: subprocess.Popen[str] | None
+    port: int
+    library: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def replies(self) -> int:
+        """How many calls of the next client that has ended waited for the server."""
+        assert self.process is not None
+        assert self.process.stdout is not None
+        return int(self.process.stdout.readline())
+
+    def run(self, script: str, timeout_s: float = 60, **environment: str) -> Finished:
+        """Runs Python in a process of its own, with the client's calls as `cu` and helpers of cuda_calls."""
+        env = {
+            **os.environ, "PYTHONPATH": str(HERE / "programs"), "UMSH_SERVER": f"127.0.0.1:{self.port}",
+            "UMSH_TEST_LIBRARY": str(self.library), **self.environment, **environment,
+        }  # fmt: skip
+        if runtime := os.environ.get("UMSH_REMOTE_PRELOAD"):  # a sanitizer's, for its build of the library
+            env["LD_PRELOAD"] = runtime
+        command = [sys.executable, "-c", "from cuda_calls import *\n" + script]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout_s)
+        return Finished(done.returncode, done.stdout, done.stderr)
+
+    def check(self, script: str, **environment: str) -> str:
+        """The same, and the script must end well; what it printed."""
+        done = self.run(script, **environment)
+        assert done.code == 0, done.err
+        return done.out
+
+
+def say_hello(end: socket.socket) -> None:
+    """The server's half of a hello without a token."""
+    end.recv(CLIENT_HELLO_NBYTES, socket.MSG_WAITALL)
+    end.sendall(struct.pack("<8sHHI32s208s", b"UMSHCALL", 1, 0, 0, b"", b""))
+    end.sendall(struct.pack("<IIQ240s", 0, 0, 1, b""))
+
+
+@pytest.fixture
+def start_software(client_library: Path) -> Iterator[Callable[..., Server]]:
+    """Sessions on the software device: one process for each client, as umsh-serve starts them."""
+    session = client_library.parent.parent / "bin" / "umsh-session"
+    backend = client_library.parent / "libumsh-software.so"
+    if not session.exists() or not backend.exists():
+        pytest.skip("umsh-session and the software device are not built")
+    listeners: list[socket.socket] = []
+    sessions: list[subprocess.Popen[str]] = []
+
+    def serve(listener: socket.socket, options: tuple[str, ...]) -> None:
+        while True:
+            try:
+                end, _ = listener.accept()
+            except OSError:
+                return
+            with end:
+                say_hello(end)
+                command = [session, "--fd", str(end.fileno()), "--backend", str(backend), *options]
+                sessions.append(subprocess.Popen(command, pass_fds=[end.fileno()], text=True))
+
+    def start(*options: str) -> Server:
+        listeners.append(socket.create_server(("127.0.0.1", 0)))
+        threading.Thread(target=serve, args=(listeners[-1], options), daemon=True).start()
+        return Server(None, listeners[-1].getsockname()[1], client_library)
+
+    yield start
+    for listener in listeners:
+        listener.close()
+    for process in sessions:
+        try:
+            process.wait(5)  # its client has left
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def software(start_software: Callable[..., Server]) -> Server:
+    return start_software()
+
+
+@pytest.fixture(params=["loopback", "software"])
+def remote(request: pytest.FixtureRequest) -> Server:
+    """The client against its own stub, and against the real session process on the software device."""
+    server: Server = request.getfixturevalue(request.param)
+    return server
+
+
+@pytest.fixture
+def client_of(client_library: Path) -> Callable[[int], Server]:
+    """Clients of a server that the test itself plays on a port."""
+    return lambda port: Server(None, port, client_library)
+
+
+@pytest.fixture
+def start_loopback(compiled: Callable[..., Path], client_library: Path) -> Iterator[Callable[..., Server]]:
+    running: list[subprocess.Popen[str]] = []
+
+    def start(**environment: str) -> Server:
+        program = compiled("loopback", *WIRE)
+        process = subprocess.Popen(
+            [program], stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
+        )
+        running.append(process)
+        assert process.stdout is not None
+        return Server(process, int(process.stdout.readline()), client_library)
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def loopback(start_loopback: Callable[..., Server]) -> Server:
+    return start_loopback()

@@ -1,0 +1,1 @@
+"""Generates both ends of the remote calls from prototypes and tables."""

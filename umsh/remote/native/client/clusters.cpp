@@ -1,0 +1,40 @@
+// Occupancy of clusters: the launch that is asked about travels as its configuration and its attributes.
+#include <cstring>
+
+#include "call.h"
+#include "results.h"
+
+using namespace umsh;
+
+namespace {
+
+struct Config {  // CUlaunchConfig
+  unsigned grid[3], block[3], shared_nbytes;
+  void* stream;
+  const void* attributes;
+  unsigned attribute_count;
+};
+static_assert(sizeof(Config) == 56, "as the driver lays it out");
+constexpr unsigned kAttributesMax = 64;
+constexpr size_t kAttributeBytes = 72;
+
+int ask(Op op, int* out, void* function, const Config* config) {
+  bool bad = !out || !config || config->attribute_count > kAttributesMax || (config->attribute_count && !config->attributes);
+  if (bad) return kInvalidValue;
+  Config plain = *config;
+  plain.attributes = nullptr;
+  Call call(op);
+  call.handle(kKindFunction, function).handle(kKindStream, config->stream).blob(&plain, sizeof plain);
+  Reply reply = call.blob(config->attributes, config->attribute_count * kAttributeBytes).reply();
+  if (reply.result != kSuccess) return reply.result;
+  return reply.u64(out, sizeof *out) ? kSuccess : int(kDeviceUnavailable);
+}
+
+}  // namespace
+
+UMSH_EXPORT int cuOccupancyMaxPotentialClusterSize(int* out, void* function, const Config* config) {
+  return ask(kOp_cuOccupancyMaxPotentialClusterSize, out, function, config);
+}
+UMSH_EXPORT int cuOccupancyMaxActiveClusters(int* out, void* function, const Config* config) {
+  return ask(kOp_cuOccupancyMaxActiveClusters, out, function, config);
+}

@@ -1,0 +1,41 @@
+// Takes requests in their order and executes them; what may wait for the device goes to a waiting thread.
+#pragma once
+
+#include <array>
+#include <atomic>
+
+#include "server/session.h"
+
+namespace umsh {
+
+enum Exit : int { kClientLeft = 0, kPeerDead = 3, kProtocolError = 4, kDeviceLost = 5 };
+
+class Executor {
+ public:
+  Executor(Session& session, int fd) : session_(session), fd_(fd) {}
+  int run();  // until the client leaves; an Exit
+  // Appends the names of the operations that succeeded, for the table of what has run on a device.
+  void write_calls(const char* path) const;
+
+ private:
+  struct Request {
+    FrameHeader frame;
+    std::vector<char> payload;
+  };
+  bool read(void* out, size_t nbytes);
+  int refuse(const std::string& reason);
+  int handle(Request& request);
+  bool answer(const FrameHeader& frame, int result, const Writer& outputs);
+  void execute_on_waiter(Request&& request);
+  void watch();  // pings a silent client, ends the process of a dead one
+  Session& session_;
+  const int fd_;
+  bool opened_ = false;
+  std::vector<char> input_ = std::vector<char>(size_t{256} << 10);
+  size_t at_ = 0, end_ = 0;
+  std::atomic<uint64_t> heard_ns_{0};
+  std::array<std::atomic<bool>, 0x1000> succeeded_{};
+  uint64_t expected_ = 1, unacknowledged_frames_ = 0, unacknowledged_nbytes_ = 0;
+};
+
+}  // namespace umsh
