@@ -1,4 +1,4 @@
-"""A loop of short kernels over a slower network, beside the same loop on this machine's own device, in turn."""
+"""A loop of short kernels over a slower network, in turn with the same loop on this machine's device."""
 
 from __future__ import annotations
 
