@@ -12,7 +12,10 @@ from .tables import MARK
 HEAD = MARK + '#include "cudart/runtime.h"\n\nusing namespace umsh::cudart;\n\n'
 EXPORT = re.compile(r"^UMSH_EXPORT [\w\s*]+?[\s*](\w+)\(", re.MULTILINE)
 SCALARS = {"e4": "int", "i4": "int", "u4": "unsigned", "u8": "uint64_t", "i8": "int64_t", "i1": "char"}
-SAME_STRUCTS = {"cudaMemLocation": "uint64_t", "CUmemLocation": "uint64_t"}  # two ints: travels in one register
+SAME_STRUCTS = {
+    "cudaMemLocation": "uint64_t",
+    "CUmemLocation": "uint64_t",
+}  # two ints: travels in one register
 DRIVER_NAMES = ("_v3", "_v2", "")
 
 
@@ -72,11 +75,14 @@ class Lowering:
         listed = self.functions[name]["parameters"]
         return ", ".join(f"{c_type(p)} {p['name']}" for p in listed)
 
+    def refusal(self, name: str) -> str:
+        return f'UMSH_EXPORT int {name}() {{ return unsupported("{name}"); }}\n'
+
     def export(self, name: str) -> str:
         """One function that is not written by hand."""
         target = self.target(name)
         if not target:
-            return f'UMSH_EXPORT int {name}() {{ return unsupported("{name}"); }}\n'
+            return self.refusal(name)
         symbol, arguments = target.split("(", 1)
         passed = arguments[:-1]
         body = f'  static Symbol f{{"{symbol}"}};\n'
@@ -91,7 +97,7 @@ class Lowering:
         name = symbol[:-5]
         listed = self.functions[name]["parameters"]
         if name not in self.hand and not self.target(name):
-            return f'UMSH_EXPORT int {symbol}() {{ return unsupported("{symbol}"); }}\n'
+            return self.refusal(symbol)
         types = [BY_VALUE.get(p["type"], c_type(p)) for p in listed]
         declared = ", ".join(f"{t} {p['name']}" for t, p in zip(types, listed, strict=True))
         passed = ", ".join(
@@ -109,8 +115,9 @@ def files(made: dict[str, Any]) -> dict[str, str]:
     lowering = Lowering(made)
     variants = [s for s in lowering.rules["per_thread"]["names"] if s not in lowering.hand]
     left = [n for n in sorted(lowering.functions) if n not in lowering.hand]
+    other = lowering.rules["other_headers"]["names"]
     return {
-        "cudart_calls.cpp": HEAD + "\n".join(lowering.export(n) for n in left),
+        "cudart_calls.cpp": HEAD + "\n".join([*map(lowering.export, left), *map(lowering.refusal, other)]),
         "cudart_per_thread.cpp": HEAD + "\n".join(lowering.per_thread(s) for s in variants),
     }
 

@@ -40,8 +40,6 @@ int launch_with(const Config* config, const void* symbol, void** arguments, void
   return done(f(&to, function, arguments, static_cast<void**>(nullptr)));
 }
 
-using Callback = void (*)(void*, int, void*);
-
 }  // namespace
 
 UMSH_EXPORT int cudaLaunchKernel(const void* f, Dim3 g, Dim3 b, void** arguments, size_t shared, void* stream) {
@@ -107,4 +105,22 @@ UMSH_EXPORT int cudaFuncGetAttributes(void* attributes, const void* symbol) {
     out.reserved[0] = portable;
   }
   return kSuccess;
+}
+
+UMSH_EXPORT int cudaOccupancyMaxActiveClusters(int* count, const void* symbol, const Config* c) {
+  static Symbol f{"cuOccupancyMaxActiveClusters"};
+  void* function = nullptr;
+  if (!c) return done(kInvalidValue);
+  if (int error = function_of(symbol, &function)) return done(error);
+  DriverConfig to{c->grid, c->block, static_cast<unsigned>(c->shared), c->stream, c->attributes, c->count};
+  return done(f(count, function, &to));
+}
+
+UMSH_EXPORT int cudaOccupancyMaxPotentialClusterSize(int* size, const void* symbol, const Config* c) {
+  static Symbol f{"cuOccupancyMaxPotentialClusterSize"};
+  void* function = nullptr;
+  if (!c) return done(kInvalidValue);
+  if (int error = function_of(symbol, &function)) return done(error);
+  DriverConfig to{c->grid, c->block, static_cast<unsigned>(c->shared), c->stream, c->attributes, c->count};
+  return done(f(size, function, &to));
 }

@@ -12,6 +12,13 @@ namespace umsh::cudart {
 
 namespace {
 
+// What the compiler puts around a fat binary. The second version (relocatable device code) names more than one.
+struct Wrapper {
+  int magic, version;
+  const void* data;
+  const void* more;
+};
+
 struct Managed {
   void** place;
   std::string name;
@@ -104,7 +111,9 @@ int variable_of(const void* symbol, void** address, size_t* nbytes) {
 using namespace umsh::cudart;
 
 UMSH_EXPORT void** __cudaRegisterFatBinary(void* wrapper) {
-  return reinterpret_cast<void**>(new Binary{wrapper, nullptr, {}});
+  auto* outer = static_cast<const Wrapper*>(wrapper);
+  const void* image = outer->version == 1 ? outer->data : wrapper;
+  return reinterpret_cast<void**>(new Binary{image, nullptr, {}});
 }
 
 UMSH_EXPORT void __cudaRegisterFatBinaryEnd(void**) {}

@@ -171,3 +171,13 @@ UMSH_EXPORT int cudaDeviceSynchronize() {
   static Symbol f{"cuCtxSynchronize"};
   return lower(f);
 }
+
+UMSH_EXPORT int cudaProfilerStart() {
+  static Symbol f{"cuProfilerStart"};
+  return lower(f);
+}
+
+UMSH_EXPORT int cudaProfilerStop() {
+  static Symbol f{"cuProfilerStop"};
+  return lower(f);
+}

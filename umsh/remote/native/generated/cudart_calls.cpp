@@ -610,7 +610,10 @@ UMSH_EXPORT int cudaKernelSetAttributeForDevice(void* kernel, int attr, int valu
   return lower(f, attr, value, kernel, device);
 }
 
-UMSH_EXPORT int cudaLaunchHostFunc() { return unsupported("cudaLaunchHostFunc"); }
+UMSH_EXPORT int cudaLaunchHostFunc(void* stream, void* fn, void* userData) {
+  static Symbol f{"cuLaunchHostFunc"};
+  return lower(f, stream, fn, userData);
+}
 
 UMSH_EXPORT int cudaLibraryEnumerateKernels(void* kernels, unsigned numKernels, void* lib) {
   static Symbol f{"cuLibraryEnumerateKernels"};
@@ -672,7 +675,10 @@ UMSH_EXPORT int cudaLogsDumpToMemory(void* iterator, void* buffer, void* size, u
   return lower(f, iterator, buffer, size, flags);
 }
 
-UMSH_EXPORT int cudaLogsRegisterCallback() { return unsupported("cudaLogsRegisterCallback"); }
+UMSH_EXPORT int cudaLogsRegisterCallback(void* callbackFunc, void* userData, void* callback_out) {
+  static Symbol f{"cuLogsRegisterCallback"};
+  return lower(f, callbackFunc, userData, callback_out);
+}
 
 UMSH_EXPORT int cudaLogsUnregisterCallback(void* callback) {
   static Symbol f{"cuLogsUnregisterCallback"};
@@ -699,7 +705,10 @@ UMSH_EXPORT int cudaMallocManaged(void* devPtr, uint64_t size, unsigned flags) {
   return lower(f, devPtr, size, flags);
 }
 
-UMSH_EXPORT int cudaMemAdvise() { return unsupported("cudaMemAdvise"); }
+UMSH_EXPORT int cudaMemAdvise(void* devPtr, uint64_t count, int advice, uint64_t location) {
+  static Symbol f{"cuMemAdvise_v2"};
+  return lower(f, devPtr, count, advice, location);
+}
 
 UMSH_EXPORT int cudaMemDiscardAndPrefetchBatchAsync(void* dptrs, void* sizes, uint64_t count, void* prefetchLocs, void* prefetchLocIdxs, uint64_t numPrefetchLocs, uint64_t flags, void* stream) {
   static Symbol f{"cuMemDiscardAndPrefetchBatchAsync"};
@@ -741,7 +750,10 @@ UMSH_EXPORT int cudaMemPoolExportPointer(void* exportData, void* ptr) {
   return lower(f, exportData, ptr);
 }
 
-UMSH_EXPORT int cudaMemPoolExportToShareableHandle() { return unsupported("cudaMemPoolExportToShareableHandle"); }
+UMSH_EXPORT int cudaMemPoolExportToShareableHandle(void* shareableHandle, void* memPool, int handleType, unsigned flags) {
+  static Symbol f{"cuMemPoolExportToShareableHandle"};
+  return lower(f, shareableHandle, memPool, handleType, uint64_t{flags});
+}
 
 UMSH_EXPORT int cudaMemPoolGetAccess(void* flags, void* memPool, void* location) {
   static Symbol f{"cuMemPoolGetAccess"};
@@ -753,7 +765,10 @@ UMSH_EXPORT int cudaMemPoolGetAttribute(void* memPool, int attr, void* value) {
   return lower(f, memPool, attr, value);
 }
 
-UMSH_EXPORT int cudaMemPoolImportFromShareableHandle() { return unsupported("cudaMemPoolImportFromShareableHandle"); }
+UMSH_EXPORT int cudaMemPoolImportFromShareableHandle(void* memPool, void* shareableHandle, int handleType, unsigned flags) {
+  static Symbol f{"cuMemPoolImportFromShareableHandle"};
+  return lower(f, memPool, shareableHandle, handleType, uint64_t{flags});
+}
 
 UMSH_EXPORT int cudaMemPoolImportPointer(void* ptr, void* memPool, void* exportData) {
   static Symbol f{"cuMemPoolImportPointer"};
@@ -775,7 +790,10 @@ UMSH_EXPORT int cudaMemPoolTrimTo(void* memPool, uint64_t minBytesToKeep) {
   return lower(f, memPool, minBytesToKeep);
 }
 
-UMSH_EXPORT int cudaMemPrefetchAsync() { return unsupported("cudaMemPrefetchAsync"); }
+UMSH_EXPORT int cudaMemPrefetchAsync(void* devPtr, uint64_t count, uint64_t location, unsigned flags, void* stream) {
+  static Symbol f{"cuMemPrefetchAsync_v2"};
+  return lower(f, devPtr, count, location, flags, stream);
+}
 
 UMSH_EXPORT int cudaMemPrefetchBatchAsync(void* dptrs, void* sizes, uint64_t count, void* prefetchLocs, void* prefetchLocIdxs, uint64_t numPrefetchLocs, uint64_t flags, void* stream) {
   static Symbol f{"cuMemPrefetchBatchAsync"};
@@ -869,15 +887,14 @@ UMSH_EXPORT int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(void* num
   return lower(f, numBlocks, function, blockSize, dynamicSMemSize, flags);
 }
 
-UMSH_EXPORT int cudaOccupancyMaxActiveClusters() { return unsupported("cudaOccupancyMaxActiveClusters"); }
-
-UMSH_EXPORT int cudaOccupancyMaxPotentialClusterSize() { return unsupported("cudaOccupancyMaxPotentialClusterSize"); }
-
 UMSH_EXPORT int cudaSetValidDevices() { return unsupported("cudaSetValidDevices"); }
 
 UMSH_EXPORT int cudaSignalExternalSemaphoresAsync() { return unsupported("cudaSignalExternalSemaphoresAsync"); }
 
-UMSH_EXPORT int cudaStreamAddCallback() { return unsupported("cudaStreamAddCallback"); }
+UMSH_EXPORT int cudaStreamAddCallback(void* stream, void* callback, void* userData, unsigned flags) {
+  static Symbol f{"cuStreamAddCallback"};
+  return lower(f, stream, callback, userData, flags);
+}
 
 UMSH_EXPORT int cudaStreamAttachMemAsync(void* stream, void* devPtr, uint64_t length, unsigned flags) {
   static Symbol f{"cuStreamAttachMemAsync"};
@@ -989,7 +1006,10 @@ UMSH_EXPORT int cudaThreadExchangeStreamCaptureMode(void* mode) {
   return lower(f, mode);
 }
 
-UMSH_EXPORT int cudaUserObjectCreate() { return unsupported("cudaUserObjectCreate"); }
+UMSH_EXPORT int cudaUserObjectCreate(void* object_out, void* ptr, void* destroy, unsigned initialRefcount, unsigned flags) {
+  static Symbol f{"cuUserObjectCreate"};
+  return lower(f, object_out, ptr, destroy, initialRefcount, flags);
+}
 
 UMSH_EXPORT int cudaUserObjectRelease(void* object, unsigned count) {
   static Symbol f{"cuUserObjectRelease"};
@@ -1002,3 +1022,59 @@ UMSH_EXPORT int cudaUserObjectRetain(void* object, unsigned count) {
 }
 
 UMSH_EXPORT int cudaWaitExternalSemaphoresAsync() { return unsupported("cudaWaitExternalSemaphoresAsync"); }
+
+UMSH_EXPORT int __cudaGetProcAddress() { return unsupported("__cudaGetProcAddress"); }
+
+UMSH_EXPORT int cudaEGLStreamConsumerAcquireFrame() { return unsupported("cudaEGLStreamConsumerAcquireFrame"); }
+
+UMSH_EXPORT int cudaEGLStreamConsumerConnect() { return unsupported("cudaEGLStreamConsumerConnect"); }
+
+UMSH_EXPORT int cudaEGLStreamConsumerConnectWithFlags() { return unsupported("cudaEGLStreamConsumerConnectWithFlags"); }
+
+UMSH_EXPORT int cudaEGLStreamConsumerDisconnect() { return unsupported("cudaEGLStreamConsumerDisconnect"); }
+
+UMSH_EXPORT int cudaEGLStreamConsumerReleaseFrame() { return unsupported("cudaEGLStreamConsumerReleaseFrame"); }
+
+UMSH_EXPORT int cudaEGLStreamProducerConnect() { return unsupported("cudaEGLStreamProducerConnect"); }
+
+UMSH_EXPORT int cudaEGLStreamProducerDisconnect() { return unsupported("cudaEGLStreamProducerDisconnect"); }
+
+UMSH_EXPORT int cudaEGLStreamProducerPresentFrame() { return unsupported("cudaEGLStreamProducerPresentFrame"); }
+
+UMSH_EXPORT int cudaEGLStreamProducerReturnFrame() { return unsupported("cudaEGLStreamProducerReturnFrame"); }
+
+UMSH_EXPORT int cudaEventCreateFromEGLSync() { return unsupported("cudaEventCreateFromEGLSync"); }
+
+UMSH_EXPORT int cudaGLGetDevices() { return unsupported("cudaGLGetDevices"); }
+
+UMSH_EXPORT int cudaGLMapBufferObject() { return unsupported("cudaGLMapBufferObject"); }
+
+UMSH_EXPORT int cudaGLMapBufferObjectAsync() { return unsupported("cudaGLMapBufferObjectAsync"); }
+
+UMSH_EXPORT int cudaGLRegisterBufferObject() { return unsupported("cudaGLRegisterBufferObject"); }
+
+UMSH_EXPORT int cudaGLSetBufferObjectMapFlags() { return unsupported("cudaGLSetBufferObjectMapFlags"); }
+
+UMSH_EXPORT int cudaGLSetGLDevice() { return unsupported("cudaGLSetGLDevice"); }
+
+UMSH_EXPORT int cudaGLUnmapBufferObject() { return unsupported("cudaGLUnmapBufferObject"); }
+
+UMSH_EXPORT int cudaGLUnmapBufferObjectAsync() { return unsupported("cudaGLUnmapBufferObjectAsync"); }
+
+UMSH_EXPORT int cudaGLUnregisterBufferObject() { return unsupported("cudaGLUnregisterBufferObject"); }
+
+UMSH_EXPORT int cudaGraphicsEGLRegisterImage() { return unsupported("cudaGraphicsEGLRegisterImage"); }
+
+UMSH_EXPORT int cudaGraphicsGLRegisterBuffer() { return unsupported("cudaGraphicsGLRegisterBuffer"); }
+
+UMSH_EXPORT int cudaGraphicsGLRegisterImage() { return unsupported("cudaGraphicsGLRegisterImage"); }
+
+UMSH_EXPORT int cudaGraphicsResourceGetMappedEglFrame() { return unsupported("cudaGraphicsResourceGetMappedEglFrame"); }
+
+UMSH_EXPORT int cudaGraphicsVDPAURegisterOutputSurface() { return unsupported("cudaGraphicsVDPAURegisterOutputSurface"); }
+
+UMSH_EXPORT int cudaGraphicsVDPAURegisterVideoSurface() { return unsupported("cudaGraphicsVDPAURegisterVideoSurface"); }
+
+UMSH_EXPORT int cudaVDPAUGetDevice() { return unsupported("cudaVDPAUGetDevice"); }
+
+UMSH_EXPORT int cudaVDPAUSetVDPAUDevice() { return unsupported("cudaVDPAUSetVDPAUDevice"); }

@@ -26,7 +26,8 @@ UMSH_EXPORT int cudaGraphLaunch_ptsz(void* graphExec, void* stream) { return cud
 UMSH_EXPORT int cudaGraphUpload(void*, void*);
 UMSH_EXPORT int cudaGraphUpload_ptsz(void* graphExec, void* stream) { return cudaGraphUpload(graphExec, per_thread(stream)); }
 
-UMSH_EXPORT int cudaLaunchHostFunc_ptsz() { return unsupported("cudaLaunchHostFunc_ptsz"); }
+UMSH_EXPORT int cudaLaunchHostFunc(void*, void*, void*);
+UMSH_EXPORT int cudaLaunchHostFunc_ptsz(void* stream, void* fn, void* userData) { return cudaLaunchHostFunc(per_thread(stream), fn, userData); }
 
 UMSH_EXPORT int cudaMallocAsync(void*, uint64_t, void*);
 UMSH_EXPORT int cudaMallocAsync_ptsz(void* devPtr, uint64_t size, void* hStream) { return cudaMallocAsync(devPtr, size, per_thread(hStream)); }
@@ -40,7 +41,8 @@ UMSH_EXPORT int cudaMemDiscardAndPrefetchBatchAsync_ptsz(void* dptrs, void* size
 UMSH_EXPORT int cudaMemDiscardBatchAsync(void*, void*, uint64_t, uint64_t, void*);
 UMSH_EXPORT int cudaMemDiscardBatchAsync_ptsz(void* dptrs, void* sizes, uint64_t count, uint64_t flags, void* stream) { return cudaMemDiscardBatchAsync(dptrs, sizes, count, flags, per_thread(stream)); }
 
-UMSH_EXPORT int cudaMemPrefetchAsync_ptsz() { return unsupported("cudaMemPrefetchAsync_ptsz"); }
+UMSH_EXPORT int cudaMemPrefetchAsync(void*, uint64_t, uint64_t, unsigned, void*);
+UMSH_EXPORT int cudaMemPrefetchAsync_ptsz(void* devPtr, uint64_t count, uint64_t location, unsigned flags, void* stream) { return cudaMemPrefetchAsync(devPtr, count, location, flags, per_thread(stream)); }
 
 UMSH_EXPORT int cudaMemPrefetchBatchAsync(void*, void*, uint64_t, void*, void*, uint64_t, uint64_t, void*);
 UMSH_EXPORT int cudaMemPrefetchBatchAsync_ptsz(void* dptrs, void* sizes, uint64_t count, void* prefetchLocs, void* prefetchLocIdxs, uint64_t numPrefetchLocs, uint64_t flags, void* stream) { return cudaMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, per_thread(stream)); }
@@ -129,7 +131,8 @@ UMSH_EXPORT int cudaMemset_ptds(void* devPtr, int value, uint64_t count) { retur
 
 UMSH_EXPORT int cudaSignalExternalSemaphoresAsync_ptsz() { return unsupported("cudaSignalExternalSemaphoresAsync_ptsz"); }
 
-UMSH_EXPORT int cudaStreamAddCallback_ptsz() { return unsupported("cudaStreamAddCallback_ptsz"); }
+UMSH_EXPORT int cudaStreamAddCallback(void*, void*, void*, unsigned);
+UMSH_EXPORT int cudaStreamAddCallback_ptsz(void* stream, void* callback, void* userData, unsigned flags) { return cudaStreamAddCallback(per_thread(stream), callback, userData, flags); }
 
 UMSH_EXPORT int cudaStreamAttachMemAsync(void*, void*, uint64_t, unsigned);
 UMSH_EXPORT int cudaStreamAttachMemAsync_ptsz(void* stream, void* devPtr, uint64_t length, unsigned flags) { return cudaStreamAttachMemAsync(per_thread(stream), devPtr, length, flags); }
