@@ -474,7 +474,7 @@ const ServeEntry kDriver[] = {
     {serve_cuStreamGetCaptureInfo_v3, "cuStreamGetCaptureInfo_v3", 0},
     {nullptr, "cuStreamGetCtx", 0},
     {nullptr, "cuStreamGetCtx_v2", 0},
-    {nullptr, "cuStreamGetDevice", 0},
+    {serve_cuStreamGetDevice, "cuStreamGetDevice", 0},
     {serve_cuStreamGetFlags, "cuStreamGetFlags", 0},
     {serve_cuStreamGetGreenCtx, "cuStreamGetGreenCtx", 0},
     {serve_cuStreamGetId, "cuStreamGetId", 0},

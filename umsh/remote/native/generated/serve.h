@@ -295,6 +295,7 @@ int serve_cuStreamGetAttribute(Session&, Reader&, Writer&);
 int serve_cuStreamGetCaptureInfo(Session&, Reader&, Writer&);
 int serve_cuStreamGetCaptureInfo_v2(Session&, Reader&, Writer&) __attribute__((weak));
 int serve_cuStreamGetCaptureInfo_v3(Session&, Reader&, Writer&) __attribute__((weak));
+int serve_cuStreamGetDevice(Session&, Reader&, Writer&);
 int serve_cuStreamGetFlags(Session&, Reader&, Writer&);
 int serve_cuStreamGetGreenCtx(Session&, Reader&, Writer&);
 int serve_cuStreamGetId(Session&, Reader&, Writer&);
