@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,8 +27,8 @@ def program(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def passed(program: Path, libraries: str) -> str:
-    environment = os.environ | {"LD_LIBRARY_PATH": libraries}
+def passed(program: Path, libraries: str, **more: str) -> str:
+    environment = os.environ | {"LD_LIBRARY_PATH": libraries} | more
     done = subprocess.run([program], env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stderr
@@ -37,6 +38,12 @@ def test_the_runtime_works_over_any_driver_library(program: Path, runtime: Path,
     (tmp_path / "libcuda.so.1").symlink_to(runtime.parent / "libumsh-software.so")
     said = passed(program, f"{tmp_path}:{runtime.parent}")
     assert said.count("cudaImportExternalMemory is not supported") == 1
+
+
+@pytest.mark.parametrize("mode", ["naive", "sr", "dgsf", "full"])
+def test_the_runtime_works_on_a_remote_device(program: Path, runtime: Path, software: Any, mode: str) -> None:
+    server = f"127.0.0.1:{software.port}"
+    passed(program, str(runtime.parent), UMSH_SERVER=server, UMSH_REMOTE_MODE=mode)
 
 
 def test_symbols_carry_the_version_that_programs_ask_for(runtime: Path) -> None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
-import tomllib
+import sys
 from typing import Any
 
 from .model import TABLES, Call
 from .tables import MARK
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 HEAD = MARK + '#include "cudart/runtime.h"\n\nusing namespace umsh::cudart;\n\n'
 EXPORT = re.compile(r"^UMSH_EXPORT [\w\s*]+?[\s*](\w+)\(", re.MULTILINE)
