@@ -373,6 +373,8 @@ def main() -> int:
         nvml_getters.run(failed, succeeded)
     except (ImportError, OSError) as error:
         failed.append(f"NVML: {error}")
+    if listed := os.environ.get("UMSH_SUCCEEDED"):
+        Path(listed).write_text("\n".join(sorted(succeeded)) + "\n")
     print(f"{len(succeeded)} calls succeeded, {len(failed)} did not")
     print("\n".join(failed))
     return 0 if len(succeeded) > 20 else 1
