@@ -29,8 +29,8 @@ headers.
 def executed(answered: set[str]) -> dict[str, set[str]]:
     """Calls that ran on a device, by the name of the result file.
 
-    `calls`: what the session executed with success. `client`: what the program saw succeed; it counts for calls
-    in `answered`, which the client answers or sends as another operation.
+    `calls`: what the session executed with success. `client`: what the program saw succeed; it counts for the
+    calls in `answered`, which the client answers or sends as another operation.
     """
     made = {}
     for path in sorted(RESULTS.glob("executed-*.json")):
