@@ -50,6 +50,7 @@ int cudaMemcpyToSymbol(const void*, const void*, size_t, size_t, int);
 int cudaMemcpyFromSymbol(void*, const void*, size_t, size_t, int);
 int cudaGetSymbolSize(size_t*, const void*);
 int cudaGetDeviceProperties(void*, int);
+int cudaDeviceReset();
 int cudaRuntimeGetVersion(int*);
 int cudaPointerGetAttributes(void*, const void*);
 const char* cudaGetErrorName(int);
@@ -156,6 +157,8 @@ int main() {
   alignas(8) char properties[1008];
   expect("properties", !cudaGetDeviceProperties(properties, 0) && properties[0] != 0);
   expect("destroy", !cudaStreamDestroy(stream));
+  void* again = nullptr;
+  expect("reset", !cudaDeviceReset() && !cudaMalloc(&again, 64) && !cudaFree(again));
   __cudaUnregisterFatBinary(handle);
   return failed ? 1 : 0;
 }

@@ -24,10 +24,11 @@ void* library() {
 // A fault of a kernel makes every later call fail: it stays until the device is reset.
 bool sticky(int error) { return error == 700 || error == 710 || (error >= 714 && error <= 719); }
 
+std::mutex mutex;
+void* primary[64];
+
 int make_current(int wanted) {
   static Symbol retain{"cuDevicePrimaryCtxRetain"}, set{"cuCtxSetCurrent"};
-  static std::mutex mutex;
-  static void* primary[64];
   if (wanted < 0 || wanted >= 64) return kInvalidDevice;
   std::lock_guard<std::mutex> lock(mutex);
   if (!primary[wanted]) {
@@ -60,9 +61,9 @@ int context() {
 }
 
 int unsupported(const char* name) {
-  static std::mutex mutex;
+  static std::mutex saying;
   static std::set<std::string> said;
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<std::mutex> lock(saying);
   if (said.insert(name).second) std::fprintf(stderr, "umsh: %s is not supported by this libcudart\n", name);
   return done(kNotSupported);
 }
@@ -160,9 +161,16 @@ UMSH_EXPORT int cudaGetDeviceFlags(unsigned* flags) {
 }
 
 UMSH_EXPORT int cudaDeviceReset() {
-  static Symbol f{"cuDevicePrimaryCtxReset_v2"};
+  static Symbol f{"cuDevicePrimaryCtxReset_v2"}, release{"cuDevicePrimaryCtxRelease_v2"}, set{"cuCtxSetCurrent"};
   int error = start();
+  if (!error) error = set(static_cast<void*>(nullptr));
   if (!error) error = f(device);
+  {
+    // The context that was retained is gone: the next call makes a new one.
+    std::lock_guard<std::mutex> lock(mutex);
+    if (!error && primary[device]) release(device);
+    if (!error) primary[device] = nullptr;
+  }
   last_error = kSuccess;
   return done(error);
 }
