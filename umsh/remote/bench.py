@@ -35,10 +35,10 @@ class Row:
     executed_ns: float
 
 
-def compile_program(folder: Path, libraries: Path) -> Path:
+def compile_program(folder: Path, libraries: Path, source: Path = SOURCE) -> Path:
     """Builds the program that makes the calls. Raises UnsupportedError when there is no compiler."""
     out = folder / "calls"
-    command = ["g++", "-std=c++17", "-O2", str(SOURCE), str(libraries / "libcuda.so.1"), "-o", str(out)]
+    command = ["g++", "-std=c++17", "-O2", str(source), str(libraries / "libcuda.so.1"), "-o", str(out)]
     try:
         subprocess.run(command, check=True, capture_output=True, text=True)
     except FileNotFoundError as error:

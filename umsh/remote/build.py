@@ -33,6 +33,7 @@ class Target:
     link: tuple[str, ...] = ()
     uses: str = ""  # a target that it links
     exports: str = ""  # version script: nothing else is visible, whatever libstdc++ brings
+    node: str = ""  # name of the symbols' version
 
     @property
     def shared(self) -> bool:
@@ -47,6 +48,8 @@ TARGETS = (
            "nvml/nvml.cpp", ("-Wl,-rpath,$ORIGIN",), "lib/libcuda.so.1", "nvml*;"),
     Target("lib/libumsh-software.so", ("software/*.cpp",), "software/device.h", ("-ldl", "-lpthread"),
            exports="cu*; nvml*; umsh_*;"),
+    Target("lib/libcudart.so.13", ("cudart/*.cpp", "generated/cudart_*.cpp"), "cudart/runtime.h",
+           ("-ldl", "-lpthread"), exports="cuda*; __cuda*;", node="libcudart.so.13"),
     Target("bin/umsh-session", ("server/*.cpp", WIRE, "generated/serve_*.cpp", "generated/dispatch.cpp",
                                 "generated/structs.cpp"), "server/main.cpp", ("-ldl", "-lpthread")),
 )  # fmt: skip
@@ -95,7 +98,7 @@ def link(target: Target, objects: list[Path], output: Path, flags: tuple[str, ..
         command += ["-shared", f"-Wl,-soname,{out.name}"]
     if target.exports:
         script = output / "objects" / f"{out.name}.map"
-        script.write_text(f"{{ global: {target.exports} local: *; }};\n")
+        script.write_text(f"{target.node} {{ global: {target.exports} local: *; }};\n")
         command.append(f"-Wl,--version-script={script}")
     command += [str(output / target.uses)] if target.uses else []
     run([*command, *target.link])

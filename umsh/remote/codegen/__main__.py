@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-from . import client, coverage, server, structs, tables
+from . import client, coverage, cudart, server, structs, tables
 from .model import Call, prototypes
 from .rules import Rules, calls
 
@@ -64,7 +64,9 @@ def files() -> tuple[dict[str, str], str]:
     out |= {"structs.h": structs.translations(holders), "structs.cpp": structs.translation_bodies(holders)}
     out |= {"abi.h": structs.abi(holders), "ops.h": tables.ops(every), "calls.inc": tables.rows(every)}
     out |= {"serve.h": tables.serve_header(every), "dispatch.cpp": tables.dispatch(every)}
+    out |= cudart.files(made)
     listed_by = {library: [c for c in every if c.library == library] for library in ("driver", "nvml")}
+    listed_by["cudart"] = cudart.calls(made)
     return out, coverage.document(listed_by)
 
 

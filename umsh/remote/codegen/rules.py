@@ -225,6 +225,8 @@ def describe(rules: Rules, name: str, prototype: dict[str, Any], current: bool) 
         call.unsupported = str(error) if call.client != "hand" else ""
         call.server = "hand" if call.client == "hand" else call.server
         return call
+    if call.travels == "local":
+        raise TableError(f"{name}: a call that the client answers is written by hand there")
     if call.travels in ("async", "prefetch") and call.has_reply:
         raise TableError(f"{name}: an asynchronous call has no outputs")
     return call

@@ -16,13 +16,11 @@ struct Driver {
   int (*cuArrayGetMemoryRequirements)(void*, void*, int) = nullptr;
   int (*cuArrayGetPlane)(void**, void*, unsigned) = nullptr;
   int (*cuArrayGetSparseProperties)(void*, void*) = nullptr;
-  int (*cuCtxAttach)(void**, unsigned) = nullptr;
   int (*cuCtxCreate_v2)(void**, unsigned, int) = nullptr;
   int (*cuCtxCreate_v3)(void**, void*, int, unsigned, int) = nullptr;
   int (*cuCtxCreate_v4)(void**, void*, unsigned, int) = nullptr;
   int (*cuCtxDestroy)(void*) = nullptr;
   int (*cuCtxDestroy_v2)(void*) = nullptr;
-  int (*cuCtxDetach)(void*) = nullptr;
   int (*cuCtxDisablePeerAccess)(void*) = nullptr;
   int (*cuCtxEnablePeerAccess)(void*, unsigned) = nullptr;
   int (*cuCtxFromGreenCtx)(void**, void*) = nullptr;
@@ -196,11 +194,7 @@ struct Driver {
   int (*cuKernelGetParamInfo)(void*, uint64_t, uint64_t*, uint64_t*) = nullptr;
   int (*cuKernelSetAttribute)(int, int, void*, int) = nullptr;
   int (*cuKernelSetCacheConfig)(void*, int, int) = nullptr;
-  int (*cuLaunch)(void*) = nullptr;
   int (*cuLaunchCooperativeKernel)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**) = nullptr;
-  int (*cuLaunchCooperativeKernelMultiDevice)(void*, unsigned, unsigned) = nullptr;
-  int (*cuLaunchGrid)(void*, int, int) = nullptr;
-  int (*cuLaunchGridAsync)(void*, int, int, void*) = nullptr;
   int (*cuLaunchHostFunc)(void*, void*, void*) = nullptr;
   int (*cuLaunchKernel)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**) = nullptr;
   int (*cuLaunchKernelEx)(const void*, void*, void**, void**) = nullptr;
@@ -208,7 +202,6 @@ struct Driver {
   int (*cuLibraryGetGlobal)(uint64_t*, uint64_t*, void*, const char*) = nullptr;
   int (*cuLibraryGetKernel)(void**, void*, const char*) = nullptr;
   int (*cuLibraryGetKernelCount)(unsigned*, void*) = nullptr;
-  int (*cuLibraryGetManaged)(uint64_t*, uint64_t*, void*, const char*) = nullptr;
   int (*cuLibraryGetModule)(void**, void*) = nullptr;
   int (*cuLibraryLoadData)(void**, const void*, int*, void**, unsigned, int*, void**, unsigned) = nullptr;
   int (*cuLibraryLoadFromFile)(void**, const char*, int*, void**, unsigned, int*, void**, unsigned) = nullptr;
@@ -429,13 +422,11 @@ constexpr const char* kDriverNames[] = {
     "cuArrayGetMemoryRequirements",
     "cuArrayGetPlane",
     "cuArrayGetSparseProperties",
-    "cuCtxAttach",
     "cuCtxCreate_v2",
     "cuCtxCreate_v3",
     "cuCtxCreate_v4",
     "cuCtxDestroy",
     "cuCtxDestroy_v2",
-    "cuCtxDetach",
     "cuCtxDisablePeerAccess",
     "cuCtxEnablePeerAccess",
     "cuCtxFromGreenCtx",
@@ -609,11 +600,7 @@ constexpr const char* kDriverNames[] = {
     "cuKernelGetParamInfo",
     "cuKernelSetAttribute",
     "cuKernelSetCacheConfig",
-    "cuLaunch",
     "cuLaunchCooperativeKernel",
-    "cuLaunchCooperativeKernelMultiDevice",
-    "cuLaunchGrid",
-    "cuLaunchGridAsync",
     "cuLaunchHostFunc",
     "cuLaunchKernel",
     "cuLaunchKernelEx",
@@ -621,7 +608,6 @@ constexpr const char* kDriverNames[] = {
     "cuLibraryGetGlobal",
     "cuLibraryGetKernel",
     "cuLibraryGetKernelCount",
-    "cuLibraryGetManaged",
     "cuLibraryGetModule",
     "cuLibraryLoadData",
     "cuLibraryLoadFromFile",

@@ -1338,6 +1338,20 @@ int serve_cuStreamGetCaptureInfo(Session& s, [[maybe_unused]] Reader& in, [[mayb
   return status;
 }
 
+int serve_cuStreamGetDevice(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  uint64_t hStream_id = in.u64();
+  bool device_on = in.u64() != 0;
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  void* hStream = s.lookup(kKindStream, hStream_id, &error);
+  int device{};
+  if (error) return error;
+  int status = invoke(s.driver.cuStreamGetDevice, 801, hStream, device_on ? &device : nullptr);
+  if (status != 0) return status;
+  if (device_on) out_scalar(out, device);
+  return status;
+}
+
 int serve_cuStreamGetFlags(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   uint64_t hStream_id = in.u64();
   bool flags_on = in.u64() != 0;
@@ -1601,20 +1615,6 @@ int serve_cuSurfObjectDestroy(Session& s, [[maybe_unused]] Reader& in, [[maybe_u
   int error = 0;
   if (error) return error;
   int status = invoke(s.driver.cuSurfObjectDestroy, 801, surfObject);
-  return status;
-}
-
-int serve_cuSurfObjectGetResourceDesc(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool pResDesc_on = in.u64() != 0;
-  auto surfObject = in_scalar<uint64_t>(in);
-  if (!in.finished()) return kWireError;
-  int error = 0;
-  alignas(64) unsigned char pResDesc[144] = {};
-  if (error) return error;
-  int status = invoke(s.driver.cuSurfObjectGetResourceDesc, 801, pResDesc_on ? pResDesc : nullptr, surfObject);
-  if (status != 0) return status;
-  if (pResDesc_on) translate_CUDA_RESOURCE_DESC_st(s, pResDesc, Way::kOut);
-  if (pResDesc_on) out.blob(pResDesc, 144);
   return status;
 }
 

@@ -8,6 +8,20 @@ namespace umsh {
 
 using InHandles = InHandlesOf<Session>;
 
+int serve_cuSurfObjectGetResourceDesc(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
+  bool pResDesc_on = in.u64() != 0;
+  auto surfObject = in_scalar<uint64_t>(in);
+  if (!in.finished()) return kWireError;
+  int error = 0;
+  alignas(64) unsigned char pResDesc[144] = {};
+  if (error) return error;
+  int status = invoke(s.driver.cuSurfObjectGetResourceDesc, 801, pResDesc_on ? pResDesc : nullptr, surfObject);
+  if (status != 0) return status;
+  if (pResDesc_on) translate_CUDA_RESOURCE_DESC_st(s, pResDesc, Way::kOut);
+  if (pResDesc_on) out.blob(pResDesc, 144);
+  return status;
+}
+
 int serve_cuSurfRefGetArray(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
   bool phArray_on = in.u64() != 0;
   uint64_t hSurfRef_id = in.u64();
