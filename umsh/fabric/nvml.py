@@ -98,7 +98,14 @@ def sources(device: int = 0, nvml: Any = None) -> list[Source]:
                 "Traffic of others on the links is not seen.",
                 "Install nvidia-ml-py.",
             ) from error
-    nvml.nvmlInit()
+    try:
+        nvml.nvmlInit()
+    except (nvml.NVMLError_LibraryNotFound, nvml.NVMLError_DriverNotLoaded) as error:
+        raise UnsupportedError(
+            f"There is no NVIDIA driver to ask ({error}).",
+            "Traffic of others on the links is not seen.",
+            "Go on without: own bytes are counted without NVML.",
+        ) from error
     counters: list[Source] = [PcieCounters(nvml, device), NvlinkCounters(nvml, device)]
     found = [source for source in counters if list(source.read())]
     handle = nvml.nvmlDeviceGetHandleByIndex(device)

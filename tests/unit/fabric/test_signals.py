@@ -123,6 +123,19 @@ def test_gpm_stands_in_where_the_byte_counters_do_not_answer(monkeypatch: pytest
     assert [sample.rate_bps for sample in source.read()] == [1024.0 * (1 << 20)] * 2
 
 
+def test_a_machine_without_a_driver_is_told_by_a_typed_error() -> None:
+    class NotFoundError(Exception): ...
+
+    def refuse() -> None:
+        raise NotFoundError("library not found")
+
+    missing = SimpleNamespace(
+        nvmlInit=refuse, NVMLError_LibraryNotFound=NotFoundError, NVMLError_DriverNotLoaded=NotFoundError
+    )
+    with pytest.raises(UnsupportedError, match="no NVIDIA driver"):
+        sources(0, missing)
+
+
 def test_nvlink_is_told_apart_only_between_two_devices() -> None:
     answers: dict[int, int | None] = {197: 1, 198: 1, 138: 5, 139: 7}
     two = {s.name: s for s in sources(0, FakeNvml(answers, devices=2))}
