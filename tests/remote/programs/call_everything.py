@@ -9,14 +9,12 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Callable
 from ctypes import byref, c_float, c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_void_p
 from pathlib import Path
-from typing import Any
 
-cu = ctypes.CDLL(os.environ.get("UMSH_TEST_LIBRARY", "libcuda.so.1"))
-failed: list[str] = []
-succeeded: set[str] = set()
+from call_graphs import code
+from call_lists import current, do, failed, group, make, succeeded
+
 PTX = b""".version 7.0
 .target sm_70
 .address_size 64
@@ -24,29 +22,6 @@ PTX = b""".version 7.0
 .visible .entry store(.param .u64 to, .param .u64 value)
 { .reg .u64 %a, %v; ld.param.u64 %a, [to]; ld.param.u64 %v, [value]; st.global.u64 [%a], %v; ret; }
 """
-
-
-def do(name: str, *arguments: Any) -> int:
-    result = int(getattr(cu, name)(*arguments))
-    if result:
-        failed.append(f"{name}: {result}")
-    else:
-        succeeded.add(name)
-    return result
-
-
-def make(name: str, *arguments: Any, kind: Any = c_void_p) -> Any:
-    """Calls with the result in front, as the API's creating calls have it."""
-    out = kind()
-    do(name, byref(out), *arguments)
-    return out
-
-
-def group(function: Callable[[], None]) -> None:
-    try:
-        function()
-    except Exception as error:  # one group must not keep the others from running
-        failed.append(f"{function.__name__}: {error!r}")
 
 
 def start() -> None:
@@ -219,110 +194,6 @@ def arrays_and_textures() -> None:
     do("cuMipmappedArrayDestroy", levels)
     for array in (line, other, cube):
         do("cuArrayDestroy", array)
-
-
-def code(image: bytes, name: bytes) -> None:
-    module, function = make("cuModuleLoadData", image), c_void_p()
-    do("cuModuleGetFunction", byref(function), module, name)
-    do("cuModuleGetFunctionCount", byref(c_uint()), module)
-    do("cuModuleEnumerateFunctions", (c_void_p * 1)(), 1, module)
-    do("cuModuleGetGlobal_v2", byref(c_uint64()), byref(c_size_t()), module, b"counter")
-    do("cuFuncGetAttribute", byref(c_int()), 0, function)
-    do("cuFuncSetAttribute", function, 8, 1024)
-    do("cuFuncSetCacheConfig", function, 1)
-    do("cuFuncIsLoaded", byref(c_int()), function)
-    do("cuFuncLoad", function)
-    do("cuFuncGetParamInfo", function, c_size_t(0), byref(c_size_t()), byref(c_size_t()))
-    do("cuOccupancyMaxActiveBlocksPerMultiprocessor", byref(c_int()), function, 128, c_size_t(0))
-    do("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", byref(c_int()), function, 128, c_size_t(0), 0)
-    do("cuOccupancyMaxPotentialBlockSize", byref(c_int()), byref(c_int()), function, None, c_size_t(0), 0)
-    do("cuOccupancyAvailableDynamicSMemPerBlock", byref(c_size_t()), function, 1, 128)
-    config = (c_uint * 14)(8, 1, 1, 128, 1, 1)
-    do("cuOccupancyMaxPotentialClusterSize", byref(c_int()), function, config)
-    to, value = make("cuMemAlloc_v2", c_size_t(8), kind=c_uint64), c_uint64(7)
-    table = (c_void_p * 2)(ctypes.addressof(to), ctypes.addressof(value))
-    do("cuLaunchKernel", function, 1, 1, 1, 1, 1, 1, 0, None, table, None)
-    do("cuLaunchCooperativeKernel", function, 1, 1, 1, 1, 1, 1, 0, None, table)
-    graphs(function, table)
-    library, kernel = c_void_p(), c_void_p()
-    do("cuLibraryLoadData", byref(library), image, None, None, 0, None, None, 0)
-    do("cuLibraryGetKernel", byref(kernel), library, name)
-    do("cuLibraryGetKernelCount", byref(c_uint()), library)
-    do("cuLibraryEnumerateKernels", (c_void_p * 1)(), 1, library)
-    do("cuLibraryGetModule", byref(c_void_p()), library)
-    do("cuKernelGetFunction", byref(c_void_p()), kernel)
-    do("cuKernelGetAttribute", byref(c_int()), 0, kernel, 0)
-    do("cuKernelSetAttribute", 8, 1024, kernel, 0)
-    do("cuKernelSetCacheConfig", kernel, 1, 0)
-    do("cuLibraryUnload", library)
-    state, out, size = c_void_p(), c_void_p(), c_size_t()
-    do("cuLinkCreate_v2", 0, None, None, byref(state))
-    do("cuLinkAddData_v2", state, 1, image, c_size_t(len(image) + 1), b"code.ptx", 0, None, None)
-    do("cuLinkComplete", state, byref(out), byref(size))
-    do("cuLinkDestroy", state)
-    do("cuModuleUnload", module)
-
-
-def graphs(function: c_void_p, table: Any) -> None:
-    graph, no, one = make("cuGraphCreate", 0), c_size_t(0), c_size_t(1)
-    empty, kernel, memset, child, event_node, wait = (c_void_p() for _ in range(6))
-    do("cuGraphAddEmptyNode", byref(empty), graph, None, no)
-    node = (c_uint64 * 9)(
-        function.value or 0, 1 | 1 << 32, 1 | 1 << 32, 1 | 1 << 32, 0, ctypes.addressof(table)
-    )
-    do("cuGraphAddKernelNode_v2", byref(kernel), graph, (c_void_p * 1)(empty), one, node)
-    do("cuGraphKernelNodeGetParams_v2", kernel, (c_uint64 * 9)())
-    do("cuGraphKernelNodeSetParams_v2", kernel, node)
-    do("cuGraphKernelNodeGetAttribute", kernel, 2, (c_ubyte * 64)())
-    target = make("cuMemAlloc_v2", c_size_t(64), kind=c_uint64)
-    fill = (c_uint64 * 5)(target.value, 64, 3 | 1 << 32, 16, 1)
-    do("cuGraphAddMemsetNode", byref(memset), graph, None, no, fill, current())
-    do("cuGraphMemsetNodeGetParams", memset, (c_uint64 * 5)())
-    do("cuGraphMemsetNodeSetParams", memset, fill)
-    inner, event = make("cuGraphCreate", 0), make("cuEventCreate", 0)
-    do("cuGraphAddEmptyNode", byref(c_void_p()), inner, None, no)
-    do("cuGraphAddChildGraphNode", byref(child), graph, None, no, inner)
-    do("cuGraphChildGraphNodeGetGraph", child, byref(c_void_p()))
-    do("cuGraphAddEventRecordNode", byref(event_node), graph, None, no, event)
-    do("cuGraphEventRecordNodeGetEvent", event_node, byref(c_void_p()))
-    do("cuGraphEventRecordNodeSetEvent", event_node, event)
-    do("cuGraphAddEventWaitNode", byref(wait), graph, None, no, event)
-    do("cuGraphEventWaitNodeGetEvent", wait, byref(c_void_p()))
-    do("cuGraphEventWaitNodeSetEvent", wait, event)
-    do("cuGraphAddDependencies", graph, (c_void_p * 1)(event_node), (c_void_p * 1)(wait), one)
-    for name in ("cuGraphGetNodes", "cuGraphGetRootNodes"):
-        do(name, graph, (c_void_p * 8)(), byref(c_size_t(8)))
-    do("cuGraphGetEdges", graph, (c_void_p * 8)(), (c_void_p * 8)(), byref(c_size_t(8)))
-    do("cuGraphNodeGetDependencies", wait, (c_void_p * 8)(), byref(c_size_t(8)))
-    do("cuGraphNodeGetDependentNodes", event_node, (c_void_p * 8)(), byref(c_size_t(8)))
-    do("cuGraphRemoveDependencies", graph, (c_void_p * 1)(event_node), (c_void_p * 1)(wait), one)
-    do("cuGraphNodeGetType", kernel, byref(c_int()))
-    clone = make("cuGraphClone", graph)
-    do("cuGraphNodeFindInClone", byref(c_void_p()), kernel, clone)
-    run, stream = make("cuGraphInstantiateWithFlags", graph, c_uint64(0)), make("cuStreamCreate", 1)
-    do("cuGraphExecGetFlags", run, byref(c_uint64()))
-    do("cuGraphNodeSetEnabled", run, memset, 1)
-    do("cuGraphNodeGetEnabled", run, memset, byref(c_uint()))
-    do("cuGraphExecKernelNodeSetParams_v2", run, kernel, node)
-    do("cuGraphExecMemsetNodeSetParams", run, memset, fill, current())
-    do("cuGraphUpload", run, stream)
-    do("cuGraphLaunch", run, stream)
-    do("cuStreamSynchronize", stream)
-    do("cuGraphExecUpdate_v2", run, graph, (c_uint64 * 3)())
-    do("cuGraphExecDestroy", run)
-    do("cuGraphDestroyNode", wait)
-    do("cuStreamBeginCapture_v2", stream, 1)
-    do("cuStreamGetCaptureInfo_v2", stream, byref(c_int()), byref(c_uint64()), None, None, None)
-    do("cuMemsetD8Async", target, 1, c_size_t(8), stream)
-    do("cuStreamEndCapture", stream, byref(c_void_p()))
-    for each in (clone, inner, graph):
-        do("cuGraphDestroy", each)
-
-
-def current() -> c_void_p:
-    context = c_void_p()
-    do("cuCtxGetCurrent", byref(context))
-    return context
 
 
 def contexts_and_devices() -> None:

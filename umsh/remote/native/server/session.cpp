@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kServerMade = uint64_t{1} << 43;
 constexpr size_t kHandlesMax = size_t{1} << 21;
-constexpr int kInvalidContext = 201, kInvalidHandle = 400, kUnsupported = 801;
+constexpr int kInvalidContext = 201, kInvalidHandle = 400, kUnsupported = 801, kNvmlInvalidArgument = 2;
 
 
 }  // namespace
@@ -28,7 +28,10 @@ Session::Session(int fd, Limits given, Stats* counters)
       host_calls(writer) {}
 
 void* Session::lookup(Kind kind, uint64_t handle, int* error) {
-  if (handle == 0) return nullptr;
+  if (handle == 0) {
+    if (kind >= kKindNvmlDevice) *error = kNvmlInvalidArgument;  // NVML itself follows some null handles
+    return nullptr;
+  }
   std::lock_guard<std::mutex> lock(mutex_);
   auto it = real_.find({kind, handle});
   if (it != real_.end()) return it->second;
