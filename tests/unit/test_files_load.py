@@ -219,7 +219,7 @@ def test_a_cached_file_is_not_in_memory_twice_unless_asked(device: Any, tmp_path
             assert loaded.report.nbytes_cached == loaded.report.nbytes
             assert np.array_equal(np.asarray(loaded["a"]), data[5:])
             assert np.array_equal(np.asarray(loaded["b"]), data)
-    # Giving pages back is advice: what a large folio or another CPU's list still holds stays, here some 100 KiB.
+    # Giving pages back is advice: what a large folio or another CPU's list holds stays, some 100 KiB here.
     assert (resident >= size) if keep else (resident <= size // 100)
 
 
