@@ -29,4 +29,5 @@ PLATFORM = Platform(
     "memory is CPU cached, iGPU uncached and I/O coherent; managed memory needs driver maintenance",
     # While a kernel runs its plain loads may be served by the L1: only a fence makes them look again.
     safe_inside=("pinned.driver:WA/RI",),
+    ships_choice=True,
 )

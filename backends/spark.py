@@ -31,4 +31,5 @@ PLATFORM = Platform(
     "hardware coherent; DGX Spark porting guide: use it or cudaHostAlloc, never cudaMalloc, for sharing",
     # While a kernel runs its plain loads may be served by the L1: only a fence makes them look again.
     safe_inside=("pinned.driver:WA/RI",),
+    ships_choice=True,
 )

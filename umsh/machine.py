@@ -31,6 +31,7 @@ class Platform:
     safe_memory: memory kind of flags and locks, the preferred first.
     safe_lock / safe_wait: lock algorithm and throttle level that are right everywhere.
     source: where the guarantee is written (spec clause, vendor document).
+    ships_choice: nobody of us has measured one; the safe rows are shipped as a choice of their own.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Platform:
     safe_wait: str
     source: str
     safe_inside: tuple[str, ...] = ()
+    ships_choice: bool = False
 
 
 def recognise(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -11,12 +12,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from umsh.errors import DeviceError, NeedError
-from umsh.remote import hello
+from umsh.remote import hello, serve
 from umsh.remote.hello import CLIENT, MAGIC, SERVER, WELCOME, Kind, Status
 from umsh.remote.serve import SOFTWARE, ask_status, token_from
 from umsh.remote.service import GREETINGS_MAX
@@ -35,6 +38,10 @@ code = cu.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(int(sys.argv[1])))
 print(code, flush=True)
 time.sleep(float(sys.argv[2]))
 """
+ASK_AGAIN = """
+sys.stdin.readline()
+print(cu.cuMemGetInfo_v2(ctypes.byref(ctypes.c_size_t()), ctypes.byref(ctypes.c_size_t())), flush=True)
+"""
 
 
 @dataclass
@@ -42,24 +49,24 @@ class Serving:
     port: int
     process: subprocess.Popen[str]
     token_file: Path | None
-    options: tuple[str, ...] = ()
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def status(self) -> dict[str, object]:
+    def status(self) -> dict[str, Any]:
         token = self.token_file.read_text().strip() if self.token_file else None
         return ask_status(self.address, token)
 
-    def program(self, nbytes: int, seconds: float, *options: str) -> subprocess.Popen[str]:
+    def program(self, nbytes: int, seconds: float, *options: str, then: str = "") -> subprocess.Popen[str]:
         command = [
             sys.executable, "-m", "umsh.remote.run", "--server", self.address, *options, "--",
-            sys.executable, "-c", ALLOCATE, str(nbytes), str(seconds),
+            sys.executable, "-c", ALLOCATE + then, str(nbytes), str(seconds),
         ]  # fmt: skip
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
-    def until(self, test: Callable[[dict[str, object]], bool], timeout_s: float = 30) -> dict[str, object]:
+    def until(self, test: Callable[[dict[str, Any]], bool], timeout_s: float = 30) -> dict[str, Any]:
         end = time.monotonic() + timeout_s
         while not test(status := self.status()):
             assert time.monotonic() < end, status
@@ -105,8 +112,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Serving]]:
 def test_a_program_runs_and_the_status_shows_it(start: Callable[..., Serving]) -> None:
     serving = start()
     program = serving.program(1 << 20, 3)
-    status = serving.until(lambda s: any(row["device_nbytes"] >= 1 << 20 for row in s["sessions"]))  # type: ignore[attr-defined]
-    (row,) = status["sessions"]  # type: ignore[misc]
+    status = serving.until(lambda s: any(row["device_nbytes"] >= 1 << 20 for row in s["sessions"]))
+    (row,) = status["sessions"]
     assert row["calls"] > 0
     assert row["program"].startswith("python")
     out, err = program.communicate(timeout=30)
@@ -135,7 +142,7 @@ def test_a_token_is_needed_proved_and_never_sent(start: Callable[..., Serving], 
         ask_status(serving.address, "wrong")
     with pytest.raises(DeviceError, match="token"):
         ask_status(serving.address, None)
-    assert serving.status()["refused"] >= 2  # type: ignore[operator]
+    assert serving.status()["refused"] >= 2
 
 
 def test_an_address_that_others_reach_needs_a_proof() -> None:
@@ -201,9 +208,7 @@ def test_silent_connections_cost_nothing_for_long(start: Callable[..., Serving])
     serving = start()
     silent = [serving.raw() for _ in range(GREETINGS_MAX)]
     silent[0].sendall(MAGIC)
-    started = time.monotonic()
-    assert serving.status()["sessions"] == []
-    assert time.monotonic() - started < 4 * hello.TIMEOUT_S
+    assert serving.status()["sessions"] == []  # within its own limit of 10 s
     serving.until(lambda s: s["refused"] == GREETINGS_MAX)
     for end in silent:
         end.close()
@@ -250,7 +255,7 @@ def test_memory_of_a_killed_client_comes_back(start: Callable[..., Serving], kil
     """https://github.com/lupinemachines/lupine/pull/508"""
     serving = start()
     program = serving.program(64 << 20, 60)
-    serving.until(lambda s: any(row["device_nbytes"] >= 64 << 20 for row in s["sessions"]))  # type: ignore[attr-defined]
+    serving.until(lambda s: any(row["device_nbytes"] >= 64 << 20 for row in s["sessions"]))
     program.send_signal(kill)
     serving.until(lambda s: s["sessions"] == [], timeout_s=10)
     program.communicate(timeout=10)
@@ -259,7 +264,7 @@ def test_memory_of_a_killed_client_comes_back(start: Callable[..., Serving], kil
 def test_a_full_server_says_so(start: Callable[..., Serving]) -> None:
     serving = start("--sessions-max", "1")
     first = serving.program(4096, 60)
-    serving.until(lambda s: len(s["sessions"]) == 1)  # type: ignore[arg-type]
+    serving.until(lambda s: len(s["sessions"]) == 1)
     second = serving.program(4096, 0)
     _, err = second.communicate(timeout=30)
     assert second.returncode != 0
@@ -286,13 +291,24 @@ def test_many_clients_at_once(start: Callable[..., Serving]) -> None:
     assert status["sessions_started"] == 64
 
 
-def test_a_server_that_is_killed_is_an_error_of_the_program(start: Callable[..., Serving]) -> None:
+def test_a_server_that_is_gone_is_an_error_of_the_program_and_of_the_status(
+    start: Callable[..., Serving],
+) -> None:
     serving = start()
-    program = serving.program(4096, 60)
-    serving.until(lambda s: len(s["sessions"]) == 1)  # type: ignore[arg-type]
+    program = serving.program(4096, 0, then=ASK_AGAIN)
+    serving.until(lambda s: any(row["device_nbytes"] for row in s["sessions"]))
     serving.process.send_signal(signal.SIGTERM)
     serving.process.wait(timeout=20)
-    program.kill()
-    program.communicate(timeout=10)
+    out, err = program.communicate(input="\n", timeout=60)
+    assert (program.returncode, out) == (0, "0\n46\n"), err  # CUDA_ERROR_DEVICE_UNAVAILABLE
+    assert "is lost" in err
     with pytest.raises(DeviceError, match="No umsh-serve answers"):
         serving.status()
+
+
+def test_both_ends_tell_the_same_version() -> None:
+    """The client library is native and does not ask Python; its text is of use only in messages."""
+    source = Path(serve.__file__).parent / "native" / "client" / "hello.cpp"
+    told = re.search(r'#define UMSH_VERSION "([^"]+)"', source.read_text())
+    assert told
+    assert told[1] == version("umsh")

@@ -6,13 +6,12 @@ import hashlib
 from pathlib import Path
 from typing import Literal
 
-from umsh.backends import orin, spark
+from umsh.backends import platforms
 from umsh.choice import Choice, ControlRow, DataRow
 from umsh.machine import Platform
 from umsh.need import Boundary
 from umsh.probe.rank_data import NEEDS
 
-PLATFORMS = (orin.PLATFORM, spark.PLATFORM)
 BOUNDARIES: tuple[Boundary, ...] = ("kernel", "inside")
 Pattern = Literal["wait", "lock"]
 PATTERNS: tuple[Pattern, ...] = ("wait", "lock")
@@ -62,5 +61,5 @@ def _control(platform: Platform, pattern: Pattern, evidence: str) -> ControlRow:
 
 def shipped(root: Path) -> dict[str, Choice]:
     """Platform -> choice, from the platform files that a checkout has."""
-    files = {platform: root / "backends" / f"{platform.name}.py" for platform in PLATFORMS}
+    files = {p: root / "backends" / f"{p.name}.py" for p in platforms() if p.ships_choice}
     return {p.name: documented(p, file.read_bytes()) for p, file in files.items() if file.is_file()}

@@ -15,11 +15,13 @@ from rich.console import Console
 from rich.table import Table
 
 from umsh.errors import DeviceError, UnsupportedError
+from umsh.remote.address import host_and_port
 from umsh.remote.relay import Network, Relay
 from umsh.remote.run import LIBRARIES, MODES, SERVER_DEFAULT, environment
 
 SOURCE = Path(__file__).parent / "native" / "bench" / "calls.cpp"
 TIMEOUT_S = 600
+NOTHING = "Nothing was measured."
 CALLS, CALLS_WAITING = 200_000, 2_000
 
 
@@ -42,10 +44,18 @@ def compile_program(folder: Path, libraries: Path, source: Path = SOURCE) -> Pat
     try:
         subprocess.run(command, check=True, capture_output=True, text=True)
     except FileNotFoundError as error:
-        raise UnsupportedError("There is no g++.", "Nothing was measured.", "Install g++.") from error
+        raise UnsupportedError("There is no g++.", NOTHING, "Install g++.") from error
     except subprocess.CalledProcessError as error:
-        raise UnsupportedError(f"g++ failed: {error.stderr}", "Nothing was measured.") from error
+        raise UnsupportedError(f"g++ failed: {error.stderr}", NOTHING) from error
     return out
+
+
+def printed_by(command: list[str], env: dict[str, str]) -> str:
+    """What a program of ours printed. Raises DeviceError when it fails."""
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TIMEOUT_S)
+    if done.returncode != 0:
+        raise DeviceError(f"{' '.join(command)} failed: {done.stderr.strip()}", NOTHING)
+    return done.stdout
 
 
 def measure(
@@ -54,10 +64,7 @@ def measure(
     """Runs the program once. Raises DeviceError when it fails."""
     env = environment(os.environ, server, mode=mode, libraries=libraries)
     command = [str(program), str(calls), kernel, module]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TIMEOUT_S)
-    if done.returncode != 0:
-        raise DeviceError(f"The calls in mode {mode} failed: {done.stderr.strip()}", "Nothing was measured.")
-    rows = [line.split() for line in done.stdout.splitlines()]
+    rows = [line.split() for line in printed_by(command, env).splitlines()]
     return [Row(mode, name, int(count), float(one), float(two)) for name, count, one, two in rows]
 
 
@@ -83,10 +90,8 @@ def main(
 ) -> None:
     """Measure calls against a running server, on this machine."""
     if delay_ms or rate_mbit:
-        host, _, port = server.rpartition(":")
-        server = (
-            f"127.0.0.1:{Relay(host, int(port), Network(delay_ms / 1e3, rate_bit_s=rate_mbit * 1e6)).port}"
-        )
+        network = Network(delay_ms / 1e3, rate_bit_s=rate_mbit * 1e6)
+        server = f"127.0.0.1:{Relay(*host_and_port(server, NOTHING), network).port}"
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         program = compile_program(Path(folder), libraries)

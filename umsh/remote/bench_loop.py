@@ -5,29 +5,19 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from umsh.errors import DeviceError
-from umsh.remote.bench import compile_program
+from umsh.remote.address import host_and_port
+from umsh.remote.bench import NOTHING, compile_program, printed_by
 from umsh.remote.relay import Network, Relay
 from umsh.remote.run import LIBRARIES, SERVER_DEFAULT, environment
 
 SOURCE = Path(__file__).parent / "native" / "bench" / "loop.cpp"
-TIMEOUT_S = 60
 LOCAL = "local"
-
-
-def seconds(command: list[str], env: dict[str, str]) -> float:
-    """What the program printed. Raises DeviceError when it fails."""
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TIMEOUT_S)
-    if done.returncode != 0:
-        raise DeviceError(f"The loop failed: {done.stderr.strip()}", "Nothing was measured.")
-    return float(done.stdout)
 
 
 def main(
@@ -43,8 +33,8 @@ def main(
     libraries: Annotated[Path, typer.Option(help="Folder of the client's libraries.")] = LIBRARIES,
 ) -> None:
     """Measure, and print as JSON: every sample in seconds, medians, and each case against the local one."""
-    host, _, port = server.rpartition(":")
-    relay = Relay(host, int(port), Network(delay_ms / 1e3, rate_bit_s=rate_mbit * 1e6))
+    network = Network(delay_ms / 1e3, rate_bit_s=rate_mbit * 1e6)
+    relay = Relay(*host_and_port(server, NOTHING), network)
     cases = ("full", "naive") if software else (LOCAL, "full", "naive")
     samples: dict[str, list[float]] = {case: [] for case in cases}
     with tempfile.TemporaryDirectory() as folder:
@@ -56,7 +46,7 @@ def main(
                 env = dict(os.environ)  # for the local case: whatever driver this machine has
                 if case != LOCAL:
                     env = environment(os.environ, there, mode=case, libraries=libraries)
-                samples[case].append(seconds(command, env))
+                samples[case].append(float(printed_by(command, env)))
     medians = {case: statistics.median(values) for case, values in samples.items()}
     base = medians.get(LOCAL)
     ratios = {case: median / base for case, median in medians.items()} if base else {}

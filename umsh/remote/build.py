@@ -29,7 +29,6 @@ class Target:
 
     path: str
     sources: tuple[str, ...]
-    needs: str  # a file without which this part is not there yet
     link: tuple[str, ...] = ()
     uses: str = ""  # a target that it links
     exports: str = ""  # version script: nothing else is visible, whatever libstdc++ brings
@@ -42,16 +41,15 @@ class Target:
 
 WIRE = "wire/*.cpp"
 TARGETS = (
-    Target("lib/libcuda.so.1", ("client/*.cpp", WIRE, "generated/client_driver*.cpp"), "client/call.cpp",
-           ("-ldl", "-lpthread"), exports='cu*; extern "C++" { umsh::*; };'),
+    Target("lib/libcuda.so.1", ("client/*.cpp", WIRE, "generated/client_driver*.cpp"), ("-ldl", "-lpthread"),
+           exports='cu*; extern "C++" { umsh::*; };'),
     Target("lib/libnvidia-ml.so.1", ("nvml/*.cpp", "client/log.cpp", "generated/client_nvml*.cpp"),
-           "nvml/nvml.cpp", ("-Wl,-rpath,$ORIGIN",), "lib/libcuda.so.1", "nvml*;"),
-    Target("lib/libumsh-software.so", ("software/*.cpp",), "software/device.h", ("-ldl", "-lpthread"),
-           exports="cu*; nvml*; umsh_*;"),
-    Target("lib/libcudart.so.13", ("cudart/*.cpp", "generated/cudart_*.cpp"), "cudart/runtime.h",
-           ("-ldl", "-lpthread"), exports="cuda*; __cuda*;", node="libcudart.so.13"),
+           ("-Wl,-rpath,$ORIGIN",), "lib/libcuda.so.1", "nvml*;"),
+    Target("lib/libumsh-software.so", ("software/*.cpp",), ("-ldl", "-lpthread"), exports="cu*; nvml*;"),
+    Target("lib/libcudart.so.13", ("cudart/*.cpp", "generated/cudart_*.cpp"), ("-ldl", "-lpthread"),
+           exports="cuda*; __cuda*;", node="libcudart.so.13"),
     Target("bin/umsh-session", ("server/*.cpp", WIRE, "generated/serve_*.cpp", "generated/dispatch.cpp",
-                                "generated/structs.cpp"), "server/main.cpp", ("-ldl", "-lpthread")),
+                                "generated/structs.cpp"), ("-ldl", "-lpthread")),
 )  # fmt: skip
 
 
@@ -110,28 +108,20 @@ def sources_of(target: Target) -> list[Path]:
     return sorted(p for pattern in target.sources for p in NATIVE.glob(pattern))
 
 
-def build(output: Path = HERE, sanitize: str = "", jobs: int = 0) -> list[Path]:
-    """Compile what is there; `output` gets lib/, bin/ and objects/. Returns what was made.
+def build(output: Path = HERE, sanitize: str = "") -> list[Path]:
+    """Compile and link every target; `output` gets lib/, bin/ and objects/. Returns what was made.
 
-    A part that does not compile does not keep the others from being made; BuildError then says why it failed.
+    Incremental by time stamps. BuildError when a compiler or linker refuses.
     """
     flags = (*SANITIZERS[sanitize], "-g") if sanitize else ()
     objects = output / "objects"
     objects.mkdir(parents=True, exist_ok=True)
-    wanted = {t: sources_of(t) for t in TARGETS if (NATIVE / t.needs).exists()}
+    wanted = {target: sources_of(target) for target in TARGETS}
     sources = sorted({s for listed in wanted.values() for s in listed}, key=lambda p: -p.stat().st_size)
     newest = headers_newest()
-    with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
-        waiting = {s: pool.submit(compile_one, s, objects, flags, newest) for s in sources}
-    made, failed = [], []
-    for target, listed in wanted.items():
-        try:
-            made.append(link(target, [waiting[s].result() for s in listed], output, flags))
-        except BuildError as error:
-            failed.append(f"{target.path}: {error}")
-    if failed:
-        raise BuildError("\n".join(failed))
-    return made
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        compiled = {s: pool.submit(compile_one, s, objects, flags, newest) for s in sources}
+    return [link(t, [compiled[s].result() for s in listed], output, flags) for t, listed in wanted.items()]
 
 
 def main() -> int:
@@ -140,10 +130,9 @@ def main() -> int:
     parser.add_argument(
         "--sanitize", choices=sorted(SANITIZERS), default="", help="a build that checks itself"
     )
-    parser.add_argument("--jobs", type=int, default=0, help="compilers at once (default: one a core)")
     asked = parser.parse_args()
     try:
-        for path in build(asked.output, asked.sanitize, asked.jobs):
+        for path in build(asked.output, asked.sanitize):
             print(path)
     except (BuildError, FileNotFoundError) as error:
         print(error, file=sys.stderr)

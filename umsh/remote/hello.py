@@ -53,7 +53,6 @@ class Client:
     kind: Kind
     pid: int
     program: str
-    version: str
     nonce: bytes
 
 
@@ -93,7 +92,7 @@ def parse(data: bytes, tables: bytes, version: str) -> Client:
             f"the client's umsh {text_of(their_version)} and the server's {version} number their calls "
             "differently: install the same umsh on both",
         )
-    return Client(Kind(kind), pid, text_of(program), text_of(their_version), nonce)
+    return Client(Kind(kind), pid, text_of(program), nonce)
 
 
 async def receive(end: socket.socket, nbytes: int) -> bytes:

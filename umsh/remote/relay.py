@@ -17,6 +17,7 @@ from typing import Annotated
 import typer
 
 from umsh.errors import NeedError
+from umsh.remote.address import host_and_port
 
 CHUNK_NBYTES = 16384
 SEGMENT_NBYTES = 1448
@@ -148,11 +149,12 @@ def main(
     loss: Annotated[float, typer.Option(help="Chance that a segment is lost.")] = 0.0,
 ) -> None:
     """Relay connections to a server over a made-up network, until interrupted."""
-    host, _, port = to.rpartition(":")
-    if not host or not port.isdigit():
-        raise typer.BadParameter(f"{to!r} is no host:port")
+    try:
+        host, port = host_and_port(to, "Nothing was started.")
+    except NeedError as error:
+        raise typer.BadParameter(str(error)) from error
     network = Network(delay_ms / 1e3, jitter_ms / 1e3, rate_mbit * 1e6, loss)
-    relay = Relay(host, int(port), network, ("127.0.0.1", listen))
+    relay = Relay(host, port, network, ("127.0.0.1", listen))
     typer.echo(f"127.0.0.1:{relay.port}")
     threading.Event().wait()
 

@@ -16,12 +16,12 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from umsh.errors import DeviceError, NeedError, UmshError
 from umsh.remote import hello
+from umsh.remote.address import host_and_port
 from umsh.remote.run import SERVER_DEFAULT, read_token
 from umsh.remote.service import Service, server_context
 from umsh.remote.sessions import Sessions, describe
@@ -51,11 +51,9 @@ def token_from(path: Path | None) -> str | None:
 
 def ask_status(server: str, token: str | None) -> dict[str, Any]:
     """The status of a running server at host:port; DeviceError when there is none or it refuses."""
-    host, _, port = server.rpartition(":")
-    if not host or not port.isdigit():
-        raise NeedError(f"{server!r} is no host:port.", "There is no status.")
+    address = host_and_port(server, "There is no status.")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S) as end:
+        with socket.create_connection(address, CONNECT_TIMEOUT_S) as end:
             hello.call(end, version("umsh"), token)
             nbytes = int.from_bytes(hello.exactly(end, 8), "little")
             if nbytes > STATUS_NBYTES_MAX:
@@ -73,9 +71,12 @@ def ask_status(server: str, token: str | None) -> dict[str, Any]:
 def table_of(status: dict[str, Any]) -> Table:
     """Sessions as a table: seconds, MiB, and calls a second over each session's life."""
     title = f"umsh-serve {status['version']}: {', '.join(status['devices'])}"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE)
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), caption_justify="left")
     for name in ("", "client", "program", "age", "idle", "device", "calls/s", "in", "out"):
-        table.add_column(name, justify="left" if name in ("client", "program") else "right", no_wrap=True)
+        wide = name in ("client", "program")  # the numbers are never cut, these may be
+        table.add_column(
+            name, justify="left" if wide else "right", no_wrap=True, min_width=0 if wide else len(name)
+        )
     for row in status["sessions"]:
         mib = [f"{row[name] / 2**20:.1f}" for name in ("device_nbytes", "nbytes_in", "nbytes_out")]
         rate = row["calls"] / row["age_s"] if row["age_s"] else 0.0

@@ -37,14 +37,14 @@ class Backend:
     devices: tuple[str, ...]
 
 
-def describe(library: str, nvml: str | None, program: Path = BIN) -> Backend:
+def describe(library: str, nvml: str | None) -> Backend:
     """Ask the session program what it is and what it finds; DeviceError when it finds no device."""
-    if not program.exists():
+    if not BIN.exists():
         raise DeviceError(
             "The session program is not built.", "No client can be served.",
             "Install umsh where g++ is available, or run python -m umsh.remote.build.",
         )  # fmt: skip
-    command = [str(program), "--describe", "--backend", library]
+    command = [str(BIN), "--describe", "--backend", library]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=DESCRIBE_TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
@@ -71,23 +71,17 @@ class Session:
     started_s: float
     page: mmap.mmap
 
-    def counters(self) -> dict[str, int]:
-        """Calls and bytes since the start; device bytes held now; time of the last frame."""
-        _, calls, nbytes_in, nbytes_out, device, active_ns, _, _ = STATS.unpack(self.page[: STATS.size])
-        return {
-            "calls": calls, "nbytes_in": nbytes_in, "nbytes_out": nbytes_out, "device_nbytes": device,
-            "active_ns": active_ns,
-        }  # fmt: skip
+    def calls(self) -> int:
+        return int(STATS.unpack(self.page[: STATS.size])[1])
 
     def row(self) -> dict[str, object]:
-        """What the status shows of it; times in seconds."""
-        counters: dict[str, object] = dict(self.counters())
-        active_ns = int(str(counters.pop("active_ns")))
+        """What the status shows of it: calls and bytes since the start, device bytes held now, seconds."""
+        _, calls, nbytes_in, nbytes_out, device, active_ns, _, _ = STATS.unpack(self.page[: STATS.size])
         return {
             "session": self.number, "peer": self.peer, "program": self.client.program, "pid": self.client.pid,
             "age_s": round(time.monotonic() - self.started_s, 1),
             "idle_s": round(max(0, time.monotonic_ns() - active_ns) / 1e9, 1) if active_ns else 0.0,
-            **counters,
+            "calls": calls, "nbytes_in": nbytes_in, "nbytes_out": nbytes_out, "device_nbytes": device,
         }  # fmt: skip
 
 
@@ -96,9 +90,9 @@ class Sessions:
 
     def __init__(
         self, backend: Backend, log: Callable[[str], None], memory_limit: int | None = None,
-        card_changes: bool = False, program: Path = BIN,
+        card_changes: bool = False,
     ) -> None:  # fmt: skip
-        self.backend, self.log, self.program = backend, log, program
+        self.backend, self.log = backend, log
         self.options = [] if memory_limit is None else ["--memory-limit", str(memory_limit)]
         self.options += ["--allow-card-changes"] if card_changes else []
         self.running: dict[int, Session] = {}
@@ -131,7 +125,7 @@ class Sessions:
 
     async def _start(self, session: Session, fd: int, page_fd: int) -> asyncio.subprocess.Process:
         command = [
-            str(self.program), "--fd", str(fd), "--stats-fd", str(page_fd), "--session", str(session.number),
+            str(BIN), "--fd", str(fd), "--stats-fd", str(page_fd), "--session", str(session.number),
             "--backend", self.backend.library, *self.options,
         ]  # fmt: skip
         command += [] if self.backend.nvml is None else ["--nvml", self.backend.nvml]
@@ -152,9 +146,9 @@ class Sessions:
             raise
         finally:
             self.running.pop(session.number, None)
-            self.calls_of_ended += int(session.counters()["calls"])
+            self.calls_of_ended += session.calls()
         why = ENDS.get(code, f"its process ended with {code}")
-        self.log(f"session {session.number}: ended, {why}, after {session.counters()['calls']} calls")
+        self.log(f"session {session.number}: ended, {why}, after {session.calls()} calls")
 
     async def _pass_messages(self, session: Session, process: asyncio.subprocess.Process) -> None:
         assert process.stderr is not None

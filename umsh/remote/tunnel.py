@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 from umsh.errors import DeviceError, NeedError
+from umsh.remote.address import host_and_port
 
 CHUNK_NBYTES = 1 << 18
 CONNECT_TIMEOUT_S = 10.0
@@ -34,12 +35,7 @@ class Tunnel:
     """
 
     def __init__(self, server: str, ca: Path, cert: Path | None, key: Path | None) -> None:
-        host, _, port = server.rpartition(":")
-        if not host or not port.isdigit():
-            raise NeedError(
-                f"{server!r} is no host:port.", "Nothing was started.", "TLS needs a TCP address."
-            )
-        self._host, self._port = host.strip("[]"), int(port)
+        self._host, self._port = host_and_port(server, "Nothing was started: TLS needs a TCP address.")
         self._context = client_context(ca, cert, key)
         self._folder = tempfile.TemporaryDirectory(prefix="umsh-")  # readable by this user alone
         self.path = Path(self._folder.name) / "server"

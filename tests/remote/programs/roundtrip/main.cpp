@@ -85,24 +85,6 @@ Reply Call::reply() {
   reply.reader_ = Reader(reply.payload_.data(), reply.payload_.size());
   return reply;
 }
-bool Reply::u64(void* out, size_t nbytes) {
-  uint64_t value = reader_.u64();
-  if (!reader_.ok()) return false;
-  if (out) std::memcpy(out, &value, nbytes);
-  return true;
-}
-bool Reply::bytes(void* out, size_t nbytes) {
-  Blob blob = reader_.blob();
-  if (!reader_.ok() || (blob.data && blob.nbytes != nbytes)) return false;
-  if (blob.data && out) std::memcpy(out, blob.data, nbytes);
-  return true;
-}
-uint64_t Reply::blob(void* out, uint64_t capacity) {
-  Blob blob = reader_.blob();
-  uint64_t n = blob.nbytes < capacity ? blob.nbytes : capacity;
-  if (blob.data && out && n) std::memcpy(out, blob.data, n);
-  return blob.nbytes;
-}
 
 }  // namespace umsh
 

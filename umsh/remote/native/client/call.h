@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "../generated/kinds.h"
@@ -71,6 +72,25 @@ class UMSH_SHARED Call {
   uint64_t event_ = 0;
   uint64_t mapped_ = 0;  // a device pointer into mapped memory
 };
+
+inline bool Reply::u64(void* out, size_t nbytes) {
+  uint64_t value = reader_.u64();
+  if (!reader_.ok()) return false;
+  if (out) std::memcpy(out, &value, nbytes);
+  return true;
+}
+inline bool Reply::bytes(void* out, size_t nbytes) {
+  Blob blob = reader_.blob();
+  if (!reader_.ok() || (blob.data && blob.nbytes != nbytes)) return false;
+  if (blob.data && out) std::memcpy(out, blob.data, nbytes);
+  return true;
+}
+inline uint64_t Reply::blob(void* out, uint64_t capacity) {
+  Blob blob = reader_.blob();
+  uint64_t n = blob.nbytes < capacity ? blob.nbytes : capacity;
+  if (blob.data && out && n) std::memcpy(out, blob.data, n);
+  return blob.nbytes;
+}
 
 // For exports that name the per-thread default stream: 0 means that one.
 inline void* ptsz(void* stream) { return stream == nullptr ? reinterpret_cast<void*>(uintptr_t{2}) : stream; }

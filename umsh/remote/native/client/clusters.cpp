@@ -3,25 +3,16 @@
 
 #include "call.h"
 #include "results.h"
+#include "wire/launch.h"
 
 using namespace umsh;
 
 namespace {
 
-struct Config {  // CUlaunchConfig
-  unsigned grid[3], block[3], shared_nbytes;
-  void* stream;
-  const void* attributes;
-  unsigned attribute_count;
-};
-static_assert(sizeof(Config) == 56, "as the driver lays it out");
-constexpr unsigned kAttributesMax = 64;
-constexpr size_t kAttributeBytes = 72;
-
-int ask(Op op, int* out, void* function, const Config* config) {
-  bool bad = !out || !config || config->attribute_count > kAttributesMax || (config->attribute_count && !config->attributes);
+int ask(Op op, int* out, void* function, const LaunchConfig* config) {
+  bool bad = !out || !config || config->attribute_count * kAttributeBytes > kAttributesMax || (config->attribute_count && !config->attributes);
   if (bad) return kInvalidValue;
-  Config plain = *config;
+  LaunchConfig plain = *config;
   plain.attributes = nullptr;
   Call call(op);
   call.handle(kKindFunction, function).handle(kKindStream, config->stream).blob(&plain, sizeof plain);
@@ -32,9 +23,9 @@ int ask(Op op, int* out, void* function, const Config* config) {
 
 }  // namespace
 
-UMSH_EXPORT int cuOccupancyMaxPotentialClusterSize(int* out, void* function, const Config* config) {
+UMSH_EXPORT int cuOccupancyMaxPotentialClusterSize(int* out, void* function, const LaunchConfig* config) {
   return ask(kOp_cuOccupancyMaxPotentialClusterSize, out, function, config);
 }
-UMSH_EXPORT int cuOccupancyMaxActiveClusters(int* out, void* function, const Config* config) {
+UMSH_EXPORT int cuOccupancyMaxActiveClusters(int* out, void* function, const LaunchConfig* config) {
   return ask(kOp_cuOccupancyMaxActiveClusters, out, function, config);
 }

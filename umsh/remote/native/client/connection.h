@@ -14,6 +14,7 @@
 
 #include "../wire/frame.h"
 #include "../wire/ops.h"
+#include "../wire/socket.h"
 #include "settings.h"
 
 namespace umsh {
@@ -87,7 +88,6 @@ class Connection {
   bool read_reply(const FrameHeader& header);
   bool read_host_write(const FrameHeader& header);
   bool read_control(const FrameHeader& header);
-  bool take(void* out, size_t nbytes);  // from the read buffer, then from the socket
   bool skip(size_t nbytes);
   void acknowledge(uint64_t executed);
   void lose(const std::string& reason);
@@ -115,8 +115,7 @@ class Connection {
   std::mutex pending_mutex_;
   std::unordered_map<uint64_t, Pending*> pending_;
 
-  std::vector<char> input_ = std::vector<char>(size_t{64} << 10);
-  size_t input_at_ = 0, input_end_ = 0;
+  BufferedReader input_{fd_, size_t{64} << 10};
   std::vector<char> control_;
   std::thread reader_, flusher_;
 };

@@ -9,20 +9,12 @@
 #include "function.h"
 #include "results.h"
 #include "session.h"
+#include "wire/attributes.h"
 
 using namespace umsh;
 
 namespace {
 
-struct KernelNode {  // CUDA_KERNEL_NODE_PARAMS; its first version ends before `kernel`
-  void* function;
-  unsigned grid[3], block[3], shared_nbytes;
-  void** parameters;
-  void** extra;
-  void* kernel;
-  void* context;
-};
-static_assert(sizeof(KernelNode) == 72, "as the driver lays it out");
 constexpr size_t kFirstVersion = 56;
 
 // A node's parameters, ready to be sent.

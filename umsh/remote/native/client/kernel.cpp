@@ -11,22 +11,15 @@ using namespace umsh;
 
 namespace {
 
-struct Config {  // CUlaunchConfig
-  unsigned grid[3], block[3], shared_nbytes;
-  void* stream;
-  const char* attributes;
-  unsigned attribute_count;
-};
-constexpr size_t kAttributeBytes = 72;   // CUlaunchAttribute: an int and padding, then a union of 64 bytes
 constexpr unsigned kDeviceUpdatableNode = 13, kLastKnownAttribute = 16;
 
 // Attributes with outputs, or newer than these tables, are refused: none is dropped.
-int check_attributes(const Config& config) {
+int check_attributes(const LaunchConfig& config) {
   if (config.attribute_count == 0) return kSuccess;
   if (!config.attributes || config.attribute_count * kAttributeBytes > kAttributesMax) return kInvalidValue;
   for (unsigned i = 0; i < config.attribute_count; ++i) {
     unsigned id;
-    std::memcpy(&id, config.attributes + i * kAttributeBytes, sizeof id);
+    std::memcpy(&id, static_cast<const char*>(config.attributes) + i * kAttributeBytes, sizeof id);
     if (id != kDeviceUpdatableNode && id <= kLastKnownAttribute) continue;
     say_once("launch attribute " + std::to_string(id) + " is not supported remotely; the launch was refused");
     return kNotSupported;
@@ -96,7 +89,7 @@ int send(uint64_t function, const LaunchRecord& record, uint64_t stream) {
   return s.result_of(pending);
 }
 
-int launch(const Config& config, LaunchKind kind, void* function, void** parameters, void** extra) {
+int launch(const LaunchConfig& config, LaunchKind kind, void* function, void** parameters, void** extra) {
   if (int error = ready_in_context()) return error;
   int error;
   const Layout* layout = layout_of(function, error);
@@ -125,7 +118,7 @@ int unsupported(const char* name) {
 
 UMSH_EXPORT int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                                unsigned shared, void* stream, void** parameters, void** extra) {
-  Config config{{gx, gy, gz}, {bx, by, bz}, shared, stream, nullptr, 0};
+  LaunchConfig config{{gx, gy, gz}, {bx, by, bz}, shared, stream, nullptr, 0};
   return launch(config, LaunchKind::kPlain, function, parameters, extra);
 }
 // The launch calls of CUDA 3 and launches on several devices at once.
@@ -142,13 +135,13 @@ UMSH_EXPORT int cuLaunchKernel_ptsz(void* function, unsigned gx, unsigned gy, un
 
 UMSH_EXPORT int cuLaunchKernelEx(const void* given, void* function, void** parameters, void** extra) {
   if (!given) return ready() ? ready() : int(kInvalidValue);
-  Config config;
+  LaunchConfig config;
   std::memcpy(&config, given, sizeof config);
   return launch(config, LaunchKind::kExtended, function, parameters, extra);
 }
 UMSH_EXPORT int cuLaunchKernelEx_ptsz(const void* given, void* function, void** parameters, void** extra) {
   if (!given) return ready() ? ready() : int(kInvalidValue);
-  Config config;
+  LaunchConfig config;
   std::memcpy(&config, given, sizeof config);
   config.stream = ptsz(config.stream);
   return launch(config, LaunchKind::kExtended, function, parameters, extra);
@@ -156,7 +149,7 @@ UMSH_EXPORT int cuLaunchKernelEx_ptsz(const void* given, void* function, void** 
 
 UMSH_EXPORT int cuLaunchCooperativeKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                           unsigned bz, unsigned shared, void* stream, void** parameters) {
-  Config config{{gx, gy, gz}, {bx, by, bz}, shared, stream, nullptr, 0};
+  LaunchConfig config{{gx, gy, gz}, {bx, by, bz}, shared, stream, nullptr, 0};
   return launch(config, LaunchKind::kCooperative, function, parameters, nullptr);
 }
 UMSH_EXPORT int cuLaunchCooperativeKernel_ptsz(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,

@@ -19,30 +19,11 @@ void Connection::read_loop() {
   lose(closing_ ? "" : "the server closed it, or sent nothing for " + std::to_string(kDeadSeconds) + " s");
 }
 
-bool Connection::take(void* out, size_t nbytes) {
-  char* to = static_cast<char*>(out);
-  while (nbytes > 0) {
-    size_t held = input_end_ - input_at_;
-    if (held == 0 && nbytes >= input_.size()) return read_all(fd_, to, nbytes);
-    if (held == 0) {
-      input_at_ = 0;
-      input_end_ = held = read_some(fd_, input_.data(), input_.size());
-      if (held == 0) return false;
-    }
-    size_t n = held < nbytes ? held : nbytes;
-    std::memcpy(to, input_.data() + input_at_, n);
-    input_at_ += n;
-    to += n;
-    nbytes -= n;
-  }
-  return true;
-}
-
 bool Connection::skip(size_t nbytes) {
   char bin[4096];
   while (nbytes > 0) {
     size_t n = nbytes < sizeof bin ? nbytes : sizeof bin;
-    if (!take(bin, n)) return false;
+    if (!input_.read(bin, n)) return false;
     nbytes -= n;
   }
   return true;
@@ -50,7 +31,7 @@ bool Connection::skip(size_t nbytes) {
 
 bool Connection::read_frame() {
   FrameHeader header;
-  if (!take(&header, sizeof header) || header.nbytes > kPayloadMax) return false;
+  if (!input_.read(&header, sizeof header) || header.nbytes > kPayloadMax) return false;
   if (header.flags & kIsReply) return read_reply(header);
   if (header.op == kOpHostWrite) return read_host_write(header);
   return read_control(header);
@@ -63,7 +44,7 @@ static bool fits_direct(const Pending& waiter, uint64_t nbytes, uint64_t left) {
 
 bool Connection::read_reply(const FrameHeader& frame) {
   ReplyHeader header;
-  if (frame.nbytes < sizeof header || !take(&header, sizeof header)) return false;
+  if (frame.nbytes < sizeof header || !input_.read(&header, sizeof header)) return false;
   size_t left = frame.nbytes - sizeof header;
   acknowledge(header.executed);
   Pending* waiter = nullptr;
@@ -80,15 +61,15 @@ bool Connection::read_reply(const FrameHeader& frame) {
   bool ok = true;
   if (waiter->direct && left >= 8) {
     uint64_t nbytes = 0;
-    ok = take(&nbytes, sizeof nbytes);
+    ok = input_.read(&nbytes, sizeof nbytes);
     left -= sizeof nbytes;
     if (nbytes != kNullBlob) {
-      ok = ok && fits_direct(*waiter, nbytes, left) && take(waiter->direct, nbytes) && skip(left - nbytes);
+      ok = ok && fits_direct(*waiter, nbytes, left) && input_.read(waiter->direct, nbytes) && skip(left - nbytes);
       waiter->direct_nbytes = ok ? nbytes : 0;
     }
   } else {
     waiter->payload.resize(left);
-    ok = take(waiter->payload.data(), left);
+    ok = input_.read(waiter->payload.data(), left);
   }
   waiter->lost = !ok;
   waiter->arrive();
@@ -97,12 +78,12 @@ bool Connection::read_reply(const FrameHeader& frame) {
 
 bool Connection::read_host_write(const FrameHeader& frame) {
   struct { uint64_t cookie, offset, last, nbytes; } head;
-  if (frame.nbytes < sizeof head || !take(&head, sizeof head)) return false;
+  if (frame.nbytes < sizeof head || !input_.read(&head, sizeof head)) return false;
   size_t left = frame.nbytes - sizeof head;
   if (head.nbytes != kNullBlob) {
     if (head.nbytes > left || padded(head.nbytes) != left) return false;
     void* to = receiver_->host_write(head.cookie, head.offset, head.nbytes);
-    if (to ? !take(to, head.nbytes) || !skip(left - head.nbytes) : !skip(left)) return false;
+    if (to ? !input_.read(to, head.nbytes) || !skip(left - head.nbytes) : !skip(left)) return false;
   }
   if (head.last) receiver_->host_written(head.cookie);
   return true;
@@ -110,7 +91,7 @@ bool Connection::read_host_write(const FrameHeader& frame) {
 
 bool Connection::read_control(const FrameHeader& frame) {
   control_.resize(frame.nbytes);
-  if (!take(control_.data(), frame.nbytes)) return false;
+  if (!input_.read(control_.data(), frame.nbytes)) return false;
   Reader in(control_.data(), frame.nbytes);
   switch (frame.op) {
     case kOpAck:

@@ -1,22 +1,15 @@
 // Occupancy of clusters: CUlaunchConfig is put together again from its parts.
 #include "generated/serve.h"
 #include "server/session.h"
+#include "wire/attributes.h"
 
 namespace umsh {
 
 namespace {
 
-struct Config {  // CUlaunchConfig
-  unsigned grid[3], block[3], shared_nbytes;
-  void* stream;
-  const void* attributes;
-  unsigned attribute_count;
-};
-constexpr size_t kAttributeBytes = 72;
-
 int answer(Session& s, int (*ask)(int*, void*, const void*), Reader& in, Writer& out) {
   uint64_t function_id = in.u64(), stream_id = in.u64();
-  Config config{};
+  LaunchConfig config{};
   bool there = in.exact(&config, sizeof config);
   Blob attributes = in.blob();
   if (!in.finished() || !there) return kWireError;

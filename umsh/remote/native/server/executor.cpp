@@ -34,27 +34,10 @@ int call(Session& s, Op op, const ServeEntry* entry, const std::vector<char>& pa
 }  // namespace
 
 bool Executor::read(void* out, size_t nbytes) {
-  char* to = static_cast<char*>(out);
-  while (nbytes > 0) {
-    size_t held = end_ - at_;
-    if (held == 0 && nbytes >= input_.size()) {
-      bool ok = read_all(fd_, to, nbytes);
-      heard_ns_ = monotonic_ns();
-      return ok;
-    }
-    if (held == 0) {
-      at_ = 0;
-      end_ = held = read_some(fd_, input_.data(), input_.size());
-      heard_ns_ = monotonic_ns();
-      if (held == 0) return false;
-    }
-    size_t n = held < nbytes ? held : nbytes;
-    std::memcpy(to, input_.data() + at_, n);
-    at_ += n;
-    to += n;
-    nbytes -= n;
-  }
-  return true;
+  uint64_t fills = input_.fills();
+  bool ok = input_.read(out, nbytes);
+  if (input_.fills() != fills) heard_ns_ = monotonic_ns();
+  return ok;
 }
 
 int Executor::refuse(const std::string& reason) {

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "server/session.h"
+#include "wire/socket.h"
 
 namespace umsh {
 
@@ -12,7 +13,7 @@ enum Exit : int { kClientLeft = 0, kPeerDead = 3, kProtocolError = 4, kDeviceLos
 
 class Executor {
  public:
-  Executor(Session& session, int fd) : session_(session), fd_(fd) {}
+  Executor(Session& session, int fd) : session_(session), fd_(fd), input_(fd, size_t{256} << 10) {}
   int run();  // until the client leaves; an Exit
   // Appends the names of the operations that succeeded, for the table of what has run on a device.
   void write_calls(const char* path) const;
@@ -31,8 +32,7 @@ class Executor {
   Session& session_;
   const int fd_;
   bool opened_ = false;
-  std::vector<char> input_ = std::vector<char>(size_t{256} << 10);
-  size_t at_ = 0, end_ = 0;
+  BufferedReader input_;
   std::atomic<uint64_t> heard_ns_{0};
   std::array<std::atomic<bool>, 0x1000> succeeded_{};
   uint64_t expected_ = 1, unacknowledged_frames_ = 0, unacknowledged_nbytes_ = 0;

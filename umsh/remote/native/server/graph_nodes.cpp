@@ -7,16 +7,6 @@ namespace umsh {
 
 namespace {
 
-struct KernelNode {
-  void* function;
-  unsigned grid[3], block[3], shared_nbytes;
-  void** parameters;
-  void** extra;
-  void* kernel;
-  void* context;
-};
-static_assert(sizeof(KernelNode) == 72, "as the driver lays it out");
-
 constexpr int kInvalid = 1, kUnsupported = 801;
 
 // A node's parameters as they came, with the list that hands the packed ones to the driver.

@@ -6,15 +6,8 @@ namespace {
 
 constexpr int kInvalid = 1, kInvalidHandle = 400, kUnsupported = 801;
 constexpr size_t kParameterCountMax = 4096;
-constexpr size_t kAttributeBytes = 72;
 constexpr unsigned kProgrammaticEvent = 7, kCompletionEvent = 12, kDeviceUpdatable = 13, kLastKnown = 16;
 
-struct Config {  // CUlaunchConfig
-  unsigned grid[3], block[3], shared_nbytes;
-  void* stream;
-  const void* attributes;
-  unsigned count;
-};
 
 // Events inside attributes are handles of the client; ids with outputs are none that a client of ours sends.
 int translate_attributes(Session& s, char* attributes, size_t nbytes) {
@@ -46,7 +39,7 @@ int run(Session& s, void* function, const LaunchHead& h, void* stream, char* att
   // The record stays as it was sent: the next launch is a difference from it.
   std::vector<char> translated(attributes, attributes + h.attributes_nbytes);
   if (int error = translate_attributes(s, translated.data(), translated.size())) return error;
-  Config config{{gx, gy, gz}, {bx, by, bz}, h.shared_nbytes, stream, translated.data(), unsigned(translated.size() / kAttributeBytes)};
+  LaunchConfig config{{gx, gy, gz}, {bx, by, bz}, h.shared_nbytes, stream, translated.data(), unsigned(translated.size() / kAttributeBytes)};
   return invoke(d.cuLaunchKernelEx, kUnsupported, &config, function, list, static_cast<void**>(nullptr));
 }
 

@@ -11,7 +11,7 @@ namespace umsh {
 class Waiters {
  public:
   static constexpr unsigned kThreadsMax = 64;
-  // Runs `work` on a waiting thread, in turn when all are busy. What waits is bounded by the client's window.
+  // Runs `work` on a waiting thread, in turn when all are busy. An honest client's window bounds what waits; nothing else does yet.
   void run(std::function<void()> work);
 
  private:

@@ -74,10 +74,6 @@ class Registry {
     objects_.erase(it);
     return object;
   }
-  size_t size() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return objects_.size();
-  }
   template <class Visit>
   void each(Visit visit) {
     std::lock_guard<std::mutex> lock(mutex_);

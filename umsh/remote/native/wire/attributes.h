@@ -1,10 +1,30 @@
-// Sizes that follow from a value beside the pointer: both ends compute them in the same way.
+// Layouts of the driver that both ends take apart, and sizes that follow from a value beside the pointer.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
 namespace umsh {
+
+struct LaunchConfig {  // CUlaunchConfig
+  unsigned grid[3], block[3], shared_nbytes;
+  void* stream;
+  const void* attributes;
+  unsigned attribute_count;
+};
+static_assert(sizeof(LaunchConfig) == 56, "as the driver lays it out");
+constexpr size_t kAttributeBytes = 72;  // CUlaunchAttribute: an int and padding, then a union of 64 bytes
+
+struct KernelNode {  // CUDA_KERNEL_NODE_PARAMS; its first version ends before `kernel`
+  void* function;
+  unsigned grid[3], block[3], shared_nbytes;
+  void** parameters;
+  void** extra;
+  void* kernel;
+  void* context;
+};
+static_assert(sizeof(KernelNode) == 72, "as the driver lays it out");
 
 // CUmemPool_attribute: the first three are ints, the others 64-bit words.
 constexpr uint64_t pool_attribute_nbytes(int attribute) { return attribute >= 1 && attribute <= 3 ? 4 : 8; }

@@ -6,12 +6,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "attributes.h"
 #include "codec.h"
 
 namespace umsh {
 
 constexpr size_t kParametersMax = 32764;             // bytes of one launch's parameters, as the driver has it
-constexpr size_t kAttributesMax = 64 * 72;           // bytes of one launch's CUlaunchAttribute array
+constexpr size_t kAttributesMax = 64 * kAttributeBytes;  // bytes of one launch's CUlaunchAttribute array
 constexpr unsigned kHistory = 16;                    // launches of one function that both ends remember
 constexpr size_t kHistoryBytesMax = size_t{64} << 20;  // of all functions together; later launches are not remembered
 

@@ -28,7 +28,6 @@ enum ControlOp : Op {
   kOpDownload = 17,       // src, nbytes, stream -> blob data: device to pageable memory, blocks in stream order
   kOpDownloadAsync = 18,  // cookie, src, nbytes, stream: the bytes come back by kOpHostWrite when they are ready
   kOpHostWrite = 19,      // server: cookie, offset, last, blob data; precedes the reply of any wait that covers it
-  kOpCopy3D = 20,         // blob CUDA_MEMCPY3D (host pointers zeroed), stream, async, blob packed host rows -> blob packed rows
   kOpMirrorUpload = 21,   // address, blob data: new content of mirrored host memory, before the next launch
   kOpMirrorDownload = 22, // address, nbytes -> blob data
   kOpMirrorAlloc = 23,    // address, nbytes, managed: device memory at exactly this address of the mirror window
@@ -36,7 +35,6 @@ enum ControlOp : Op {
   kOpUploadCaptured = 25,   // cookie, dst, stream, blob data: an upload that becomes part of a graph
   kOpRefreshCaptured = 26,  // cookie, blob data: what the next replay of that upload sends
 
-  kOpModuleOffer = 32,  // nbytes, blob sha256 -> known (1: the server has this content)
   kOpModuleData = 33,   // offset, nbytes, blob sha256, blob piece; the server checks the hash when it is complete
   kOpFunctionInfo = 34, // function -> count, then offset, nbytes for each parameter
   kOpLaunch = 35,       // encoded by wire/launch.h

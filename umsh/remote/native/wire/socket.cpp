@@ -148,4 +148,24 @@ bool write_all(int fd, const void* data, size_t nbytes) {
   return write_all(fd, &part, 1);
 }
 
+bool BufferedReader::read(void* out, size_t nbytes) {
+  char* to = static_cast<char*>(out);
+  while (nbytes > 0) {
+    size_t held = end_ - at_;
+    if (held == 0) ++fills_;
+    if (held == 0 && nbytes >= buffer_.size()) return read_all(fd_, to, nbytes);
+    if (held == 0) {
+      at_ = 0;
+      end_ = held = read_some(fd_, buffer_.data(), buffer_.size());
+      if (held == 0) return false;
+    }
+    size_t n = held < nbytes ? held : nbytes;
+    std::memcpy(to, buffer_.data() + at_, n);
+    at_ += n;
+    to += n;
+    nbytes -= n;
+  }
+  return true;
+}
+
 }  // namespace umsh

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 struct iovec;
 
@@ -28,5 +30,20 @@ bool write_all(int fd, iovec* parts, int count);  // changes `parts`
 
 // One read of at most `capacity` bytes; 0 at the end of the stream or on an error.
 size_t read_some(int fd, void* out, size_t capacity);
+
+// Reads through a buffer, so that small frames cost few system calls; long reads go straight to their memory.
+class BufferedReader {
+ public:
+  BufferedReader(int fd, size_t capacity) : fd_(fd), buffer_(capacity) {}
+  bool read(void* out, size_t nbytes);
+  // How often the socket was read: grows exactly when the peer was heard.
+  uint64_t fills() const { return fills_; }
+
+ private:
+  const int fd_;
+  std::vector<char> buffer_;
+  size_t at_ = 0, end_ = 0;
+  uint64_t fills_ = 0;
+};
 
 }  // namespace umsh
