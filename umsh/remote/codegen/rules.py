@@ -61,6 +61,9 @@ def hand_written() -> tuple[set[str], set[str]]:
     return exported, served
 
 
+OUTPUTS = ("out", "inout", "bytes", "outtext", "count")
+
+
 class Rules:
     """The table of one library."""
 
@@ -101,6 +104,8 @@ class Rules:
             length and length[0] != "@" and length.lstrip("*") not in others
         ):
             return False
+        if p["kind"] == "h" and role in OUTPUTS:
+            return False
         if role == "outtext":
             return bool(p.get("to", {}).get("type") == "char" and not p["const"])
         return role != "count" or bool(p["kind"] == "p" and self.flat(p["to"]))
@@ -134,6 +139,8 @@ class Rules:
         role, length, kind = found.groups("") if found else ("", "", "")
         if not role:
             role = self.by_type(call, p, counted)
+        if p["kind"] == "h" and role in OUTPUTS:
+            raise TableError(f"{call}: {p['name']}: a handle by value is no output")
         base = to if p["kind"] == "p" else p
         if base.get("kind") == "h" and not kind:
             kind = self.kinds.get(base["type"], "")

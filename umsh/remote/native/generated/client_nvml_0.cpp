@@ -115,11 +115,10 @@ UMSH_EXPORT int nvmlDeviceGetAPIRestriction(void* device, int apiType, int* isRe
 
 UMSH_EXPORT int nvmlDeviceGetAccountingBufferSize(void* device, unsigned* bufferSize) {
   Call call(kOp_nvmlDeviceGetAccountingBufferSize);
-  call.u64(device != nullptr);
+  call.handle(kKindNvmlDevice, device);
   call.u64(bufferSize != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (device) reply.bytes(device, 8);
   if (bufferSize) reply.u64(bufferSize, 4);
   return reply.ok() ? reply.result : 999;
 }
@@ -646,13 +645,12 @@ UMSH_EXPORT int nvmlDeviceGetDefaultEccMode(void* device, int* defaultMode) {
 
 UMSH_EXPORT int nvmlDeviceGetDetailedEccErrors(void* device, int errorType, int counterType, void* eccCounts) {
   Call call(kOp_nvmlDeviceGetDetailedEccErrors);
-  call.u64(device != nullptr);
+  call.handle(kKindNvmlDevice, device);
   call.u64(word(errorType));
   call.u64(word(counterType));
   call.u64(eccCounts != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (device) reply.bytes(device, 8);
   if (eccCounts) reply.bytes(eccCounts, 32);
   return reply.ok() ? reply.result : 999;
 }
@@ -747,12 +745,11 @@ UMSH_EXPORT int nvmlDeviceGetEccMode(void* device, int* current, int* pending) {
 
 UMSH_EXPORT int nvmlDeviceGetEncoderCapacity(void* device, int encoderQueryType, unsigned* encoderCapacity) {
   Call call(kOp_nvmlDeviceGetEncoderCapacity);
-  call.u64(device != nullptr);
+  call.handle(kKindNvmlDevice, device);
   call.u64(word(encoderQueryType));
   call.u64(encoderCapacity != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (device) reply.bytes(device, 8);
   if (encoderCapacity) reply.u64(encoderCapacity, 4);
   return reply.ok() ? reply.result : 999;
 }
@@ -774,13 +771,12 @@ UMSH_EXPORT int nvmlDeviceGetEncoderSessions(void* device, unsigned* sessionCoun
 
 UMSH_EXPORT int nvmlDeviceGetEncoderStats(void* device, unsigned* sessionCount, unsigned* averageFps, unsigned* averageLatency) {
   Call call(kOp_nvmlDeviceGetEncoderStats);
-  call.u64(device != nullptr);
+  call.handle(kKindNvmlDevice, device);
   call.u64(sessionCount != nullptr);
   call.u64(averageFps != nullptr);
   call.u64(averageLatency != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (device) reply.bytes(device, 8);
   if (sessionCount) reply.u64(sessionCount, 4);
   if (averageFps) reply.u64(averageFps, 4);
   if (averageLatency) reply.u64(averageLatency, 4);
@@ -1019,12 +1015,11 @@ UMSH_EXPORT int nvmlDeviceGetGpuInstanceProfileInfoV(void* device, unsigned prof
 
 UMSH_EXPORT int nvmlDeviceGetGpuInstanceRemainingCapacity(void* device, unsigned profileId, unsigned* count) {
   Call call(kOp_nvmlDeviceGetGpuInstanceRemainingCapacity);
-  call.u64(device != nullptr);
+  call.handle(kKindNvmlDevice, device);
   call.u64(word(profileId));
   call.u64(count != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (device) reply.bytes(device, 8);
   if (count) reply.u64(count, 4);
   return reply.ok() ? reply.result : 999;
 }

@@ -203,11 +203,10 @@ UMSH_EXPORT int nvmlDeviceGetMaxCustomerBoostClock(void* device, int clockType, 
 
 UMSH_EXPORT int nvmlDeviceGetMaxMigDeviceCount(void* device, unsigned* count) {
   Call call(kOp_nvmlDeviceGetMaxMigDeviceCount);
-  call.u64(device != nullptr);
+  call.handle(kKindNvmlDevice, device);
   call.u64(count != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (device) reply.bytes(device, 8);
   if (count) reply.u64(count, 4);
   return reply.ok() ? reply.result : 999;
 }
@@ -280,14 +279,13 @@ UMSH_EXPORT int nvmlDeviceGetMemoryBusWidth(void* device, unsigned* busWidth) {
 
 UMSH_EXPORT int nvmlDeviceGetMemoryErrorCounter(void* device, int errorType, int counterType, int locationType, uint64_t* count) {
   Call call(kOp_nvmlDeviceGetMemoryErrorCounter);
-  call.u64(device != nullptr);
+  call.handle(kKindNvmlDevice, device);
   call.u64(word(errorType));
   call.u64(word(counterType));
   call.u64(word(locationType));
   call.u64(count != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (device) reply.bytes(device, 8);
   if (count) reply.u64(count, 8);
   return reply.ok() ? reply.result : 999;
 }
@@ -363,11 +361,10 @@ UMSH_EXPORT int nvmlDeviceGetMinMaxFanSpeed(void* device, unsigned* minSpeed, un
 
 UMSH_EXPORT int nvmlDeviceGetMinorNumber(void* device, unsigned* minorNumber) {
   Call call(kOp_nvmlDeviceGetMinorNumber);
-  call.u64(device != nullptr);
+  call.handle(kKindNvmlDevice, device);
   call.u64(minorNumber != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (device) reply.bytes(device, 8);
   if (minorNumber) reply.u64(minorNumber, 4);
   return reply.ok() ? reply.result : 999;
 }
@@ -407,22 +404,20 @@ UMSH_EXPORT int nvmlDeviceGetName(void* device, char* name, unsigned length) {
 
 UMSH_EXPORT int nvmlDeviceGetNumFans(void* device, unsigned* numFans) {
   Call call(kOp_nvmlDeviceGetNumFans);
-  call.u64(device != nullptr);
+  call.handle(kKindNvmlDevice, device);
   call.u64(numFans != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (device) reply.bytes(device, 8);
   if (numFans) reply.u64(numFans, 4);
   return reply.ok() ? reply.result : 999;
 }
 
 UMSH_EXPORT int nvmlDeviceGetNumGpuCores(void* device, unsigned* numCores) {
   Call call(kOp_nvmlDeviceGetNumGpuCores);
-  call.u64(device != nullptr);
+  call.handle(kKindNvmlDevice, device);
   call.u64(numCores != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (device) reply.bytes(device, 8);
   if (numCores) reply.u64(numCores, 4);
   return reply.ok() ? reply.result : 999;
 }
@@ -439,112 +434,103 @@ UMSH_EXPORT int nvmlDeviceGetNumaNodeId(void* device, unsigned* node) {
 
 UMSH_EXPORT int nvmlDeviceGetNvLinkCapability(void* device, unsigned link, int capability, unsigned* capResult) {
   Call call(kOp_nvmlDeviceGetNvLinkCapability);
-  call.u64(device != nullptr);
+  call.handle(kKindNvmlDevice, device);
   call.u64(word(link));
   call.u64(word(capability));
   call.u64(capResult != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (device) reply.bytes(device, 8);
   if (capResult) reply.u64(capResult, 4);
   return reply.ok() ? reply.result : 999;
 }
 
 UMSH_EXPORT int nvmlDeviceGetNvLinkErrorCounter(void* device, unsigned link, int counter, uint64_t* counterValue) {
   Call call(kOp_nvmlDeviceGetNvLinkErrorCounter);
-  call.u64(device != nullptr);
+  call.handle(kKindNvmlDevice, device);
   call.u64(word(link));
   call.u64(word(counter));
   call.u64(counterValue != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (device) reply.bytes(device, 8);
   if (counterValue) reply.u64(counterValue, 8);
   return reply.ok() ? reply.result : 999;
 }
 
 UMSH_EXPORT int nvmlDeviceGetNvLinkInfo(void* device, void* info) {
   Call call(kOp_nvmlDeviceGetNvLinkInfo);
-  call.u64(device != nullptr);
+  call.handle(kKindNvmlDevice, device);
   call.u64(info != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (device) reply.bytes(device, 8);
   if (info) reply.bytes(info, 1612);
   return reply.ok() ? reply.result : 999;
 }
 
 UMSH_EXPORT int nvmlDeviceGetNvLinkRemoteDeviceType(void* device, unsigned link, int* pNvLinkDeviceType) {
   Call call(kOp_nvmlDeviceGetNvLinkRemoteDeviceType);
-  call.u64(device != nullptr);
+  call.handle(kKindNvmlDevice, device);
   call.u64(word(link));
   call.u64(pNvLinkDeviceType != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (device) reply.bytes(device, 8);
   if (pNvLinkDeviceType) reply.u64(pNvLinkDeviceType, 4);
   return reply.ok() ? reply.result : 999;
 }
 
 UMSH_EXPORT int nvmlDeviceGetNvLinkRemotePciInfo(void* device, unsigned link, void* pci) {
   Call call(kOp_nvmlDeviceGetNvLinkRemotePciInfo);
-  call.u64(device != nullptr);
+  call.handle(kKindNvmlDevice, device);
   call.u64(word(link));
   call.u64(pci != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (device) reply.bytes(device, 8);
   if (pci) reply.bytes(pci, 68);
   return reply.ok() ? reply.result : 999;
 }
 
 UMSH_EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(void* device, unsigned link, void* pci) {
   Call call(kOp_nvmlDeviceGetNvLinkRemotePciInfo_v2);
-  call.u64(device != nullptr);
+  call.handle(kKindNvmlDevice, device);
   call.u64(word(link));
   call.u64(pci != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (device) reply.bytes(device, 8);
   if (pci) reply.bytes(pci, 68);
   return reply.ok() ? reply.result : 999;
 }
 
 UMSH_EXPORT int nvmlDeviceGetNvLinkState(void* device, unsigned link, int* isActive) {
   Call call(kOp_nvmlDeviceGetNvLinkState);
-  call.u64(device != nullptr);
+  call.handle(kKindNvmlDevice, device);
   call.u64(word(link));
   call.u64(isActive != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (device) reply.bytes(device, 8);
   if (isActive) reply.u64(isActive, 4);
   return reply.ok() ? reply.result : 999;
 }
 
 UMSH_EXPORT int nvmlDeviceGetNvLinkUtilizationControl(void* device, unsigned link, unsigned counter, void* control) {
   Call call(kOp_nvmlDeviceGetNvLinkUtilizationControl);
-  call.u64(device != nullptr);
+  call.handle(kKindNvmlDevice, device);
   call.u64(word(link));
   call.u64(word(counter));
   call.blob(control, 8);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (device) reply.bytes(device, 8);
   if (control) reply.bytes(control, 8);
   return reply.ok() ? reply.result : 999;
 }
 
 UMSH_EXPORT int nvmlDeviceGetNvLinkUtilizationCounter(void* device, unsigned link, unsigned counter, uint64_t* rxcounter, uint64_t* txcounter) {
   Call call(kOp_nvmlDeviceGetNvLinkUtilizationCounter);
-  call.u64(device != nullptr);
+  call.handle(kKindNvmlDevice, device);
   call.u64(word(link));
   call.u64(word(counter));
   call.u64(rxcounter != nullptr);
   call.u64(txcounter != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (device) reply.bytes(device, 8);
   if (rxcounter) reply.u64(rxcounter, 8);
   if (txcounter) reply.u64(txcounter, 8);
   return reply.ok() ? reply.result : 999;
@@ -552,12 +538,11 @@ UMSH_EXPORT int nvmlDeviceGetNvLinkUtilizationCounter(void* device, unsigned lin
 
 UMSH_EXPORT int nvmlDeviceGetNvLinkVersion(void* device, unsigned link, unsigned* version) {
   Call call(kOp_nvmlDeviceGetNvLinkVersion);
-  call.u64(device != nullptr);
+  call.handle(kKindNvmlDevice, device);
   call.u64(word(link));
   call.u64(version != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (device) reply.bytes(device, 8);
   if (version) reply.u64(version, 4);
   return reply.ok() ? reply.result : 999;
 }
@@ -678,12 +663,11 @@ UMSH_EXPORT int nvmlDeviceGetPcieSpeed(void* device, unsigned* pcieSpeed) {
 
 UMSH_EXPORT int nvmlDeviceGetPcieThroughput(void* device, int counter, unsigned* value) {
   Call call(kOp_nvmlDeviceGetPcieThroughput);
-  call.u64(device != nullptr);
+  call.handle(kKindNvmlDevice, device);
   call.u64(word(counter));
   call.u64(value != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (device) reply.bytes(device, 8);
   if (value) reply.u64(value, 4);
   return reply.ok() ? reply.result : 999;
 }
@@ -1153,13 +1137,12 @@ UMSH_EXPORT int nvmlDeviceGetTopologyNearestGpus(void* device, int level, unsign
 
 UMSH_EXPORT int nvmlDeviceGetTotalEccErrors(void* device, int errorType, int counterType, uint64_t* eccCounts) {
   Call call(kOp_nvmlDeviceGetTotalEccErrors);
-  call.u64(device != nullptr);
+  call.handle(kKindNvmlDevice, device);
   call.u64(word(errorType));
   call.u64(word(counterType));
   call.u64(eccCounts != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (device) reply.bytes(device, 8);
   if (eccCounts) reply.u64(eccCounts, 8);
   return reply.ok() ? reply.result : 999;
 }

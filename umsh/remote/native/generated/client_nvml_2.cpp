@@ -804,12 +804,11 @@ UMSH_EXPORT int nvmlGpuInstanceGetComputeInstanceProfileInfoV(void* gpuInstance,
 
 UMSH_EXPORT int nvmlGpuInstanceGetComputeInstanceRemainingCapacity(void* gpuInstance, unsigned profileId, unsigned* count) {
   Call call(kOp_nvmlGpuInstanceGetComputeInstanceRemainingCapacity);
-  call.u64(gpuInstance != nullptr);
+  call.handle(kKindNvmlGpuInstance, gpuInstance);
   call.u64(word(profileId));
   call.u64(count != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (gpuInstance) reply.bytes(gpuInstance, 8);
   if (count) reply.u64(count, 4);
   return reply.ok() ? reply.result : 999;
 }

@@ -629,12 +629,11 @@ UMSH_EXPORT int nvmlVgpuTypeGetLicense(unsigned vgpuTypeId, char* vgpuTypeLicens
 
 UMSH_EXPORT int nvmlVgpuTypeGetMaxInstances(void* device, unsigned vgpuTypeId, unsigned* vgpuInstanceCount) {
   Call call(kOp_nvmlVgpuTypeGetMaxInstances);
-  call.u64(device != nullptr);
+  call.handle(kKindNvmlDevice, device);
   call.u64(word(vgpuTypeId));
   call.u64(vgpuInstanceCount != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (device) reply.bytes(device, 8);
   if (vgpuInstanceCount) reply.u64(vgpuInstanceCount, 4);
   return reply.ok() ? reply.result : 999;
 }

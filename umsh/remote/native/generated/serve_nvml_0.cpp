@@ -178,16 +178,15 @@ int serve_nvmlDeviceGetAPIRestriction(Session& s, [[maybe_unused]] Reader& in, [
 }
 
 int serve_nvmlDeviceGetAccountingBufferSize(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool device_on = in.u64() != 0;
+  uint64_t device_id = in.u64();
   bool bufferSize_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(64) unsigned char device[8] = {};
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned bufferSize{};
   if (error) return 2;
-  int status = invoke(s.nvml.nvmlDeviceGetAccountingBufferSize, 3, device_on ? device : nullptr, bufferSize_on ? &bufferSize : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetAccountingBufferSize, 3, device, bufferSize_on ? &bufferSize : nullptr);
   if (status != 0) return status;
-  if (device_on) out.blob(device, 8);
   if (bufferSize_on) out_scalar(out, bufferSize);
   return status;
 }
@@ -887,18 +886,17 @@ int serve_nvmlDeviceGetDefaultEccMode(Session& s, [[maybe_unused]] Reader& in, [
 }
 
 int serve_nvmlDeviceGetDetailedEccErrors(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool device_on = in.u64() != 0;
+  uint64_t device_id = in.u64();
   auto errorType = in_scalar<int>(in);
   auto counterType = in_scalar<int>(in);
   bool eccCounts_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(64) unsigned char device[8] = {};
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char eccCounts[32] = {};
   if (error) return 2;
-  int status = invoke(s.nvml.nvmlDeviceGetDetailedEccErrors, 3, device_on ? device : nullptr, errorType, counterType, eccCounts_on ? eccCounts : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetDetailedEccErrors, 3, device, errorType, counterType, eccCounts_on ? eccCounts : nullptr);
   if (status != 0) return status;
-  if (device_on) out.blob(device, 8);
   if (eccCounts_on) out.blob(eccCounts, 32);
   return status;
 }
@@ -1028,17 +1026,16 @@ int serve_nvmlDeviceGetEccMode(Session& s, [[maybe_unused]] Reader& in, [[maybe_
 }
 
 int serve_nvmlDeviceGetEncoderCapacity(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool device_on = in.u64() != 0;
+  uint64_t device_id = in.u64();
   auto encoderQueryType = in_scalar<int>(in);
   bool encoderCapacity_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(64) unsigned char device[8] = {};
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned encoderCapacity{};
   if (error) return 2;
-  int status = invoke(s.nvml.nvmlDeviceGetEncoderCapacity, 3, device_on ? device : nullptr, encoderQueryType, encoderCapacity_on ? &encoderCapacity : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetEncoderCapacity, 3, device, encoderQueryType, encoderCapacity_on ? &encoderCapacity : nullptr);
   if (status != 0) return status;
-  if (device_on) out.blob(device, 8);
   if (encoderCapacity_on) out_scalar(out, encoderCapacity);
   return status;
 }
@@ -1061,20 +1058,19 @@ int serve_nvmlDeviceGetEncoderSessions(Session& s, [[maybe_unused]] Reader& in, 
 }
 
 int serve_nvmlDeviceGetEncoderStats(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool device_on = in.u64() != 0;
+  uint64_t device_id = in.u64();
   bool sessionCount_on = in.u64() != 0;
   bool averageFps_on = in.u64() != 0;
   bool averageLatency_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(64) unsigned char device[8] = {};
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned sessionCount{};
   unsigned averageFps{};
   unsigned averageLatency{};
   if (error) return 2;
-  int status = invoke(s.nvml.nvmlDeviceGetEncoderStats, 3, device_on ? device : nullptr, sessionCount_on ? &sessionCount : nullptr, averageFps_on ? &averageFps : nullptr, averageLatency_on ? &averageLatency : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetEncoderStats, 3, device, sessionCount_on ? &sessionCount : nullptr, averageFps_on ? &averageFps : nullptr, averageLatency_on ? &averageLatency : nullptr);
   if (status != 0) return status;
-  if (device_on) out.blob(device, 8);
   if (sessionCount_on) out_scalar(out, sessionCount);
   if (averageFps_on) out_scalar(out, averageFps);
   if (averageLatency_on) out_scalar(out, averageLatency);
@@ -1387,17 +1383,16 @@ int serve_nvmlDeviceGetGpuInstanceProfileInfoV(Session& s, [[maybe_unused]] Read
 }
 
 int serve_nvmlDeviceGetGpuInstanceRemainingCapacity(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool device_on = in.u64() != 0;
+  uint64_t device_id = in.u64();
   auto profileId = in_scalar<unsigned>(in);
   bool count_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(64) unsigned char device[8] = {};
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned count{};
   if (error) return 2;
-  int status = invoke(s.nvml.nvmlDeviceGetGpuInstanceRemainingCapacity, 3, device_on ? device : nullptr, profileId, count_on ? &count : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetGpuInstanceRemainingCapacity, 3, device, profileId, count_on ? &count : nullptr);
   if (status != 0) return status;
-  if (device_on) out.blob(device, 8);
   if (count_on) out_scalar(out, count);
   return status;
 }

@@ -269,16 +269,15 @@ int serve_nvmlDeviceGetMaxCustomerBoostClock(Session& s, [[maybe_unused]] Reader
 }
 
 int serve_nvmlDeviceGetMaxMigDeviceCount(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool device_on = in.u64() != 0;
+  uint64_t device_id = in.u64();
   bool count_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(64) unsigned char device[8] = {};
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned count{};
   if (error) return 2;
-  int status = invoke(s.nvml.nvmlDeviceGetMaxMigDeviceCount, 3, device_on ? device : nullptr, count_on ? &count : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetMaxMigDeviceCount, 3, device, count_on ? &count : nullptr);
   if (status != 0) return status;
-  if (device_on) out.blob(device, 8);
   if (count_on) out_scalar(out, count);
   return status;
 }
@@ -374,19 +373,18 @@ int serve_nvmlDeviceGetMemoryBusWidth(Session& s, [[maybe_unused]] Reader& in, [
 }
 
 int serve_nvmlDeviceGetMemoryErrorCounter(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool device_on = in.u64() != 0;
+  uint64_t device_id = in.u64();
   auto errorType = in_scalar<int>(in);
   auto counterType = in_scalar<int>(in);
   auto locationType = in_scalar<int>(in);
   bool count_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(64) unsigned char device[8] = {};
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   uint64_t count{};
   if (error) return 2;
-  int status = invoke(s.nvml.nvmlDeviceGetMemoryErrorCounter, 3, device_on ? device : nullptr, errorType, counterType, locationType, count_on ? &count : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetMemoryErrorCounter, 3, device, errorType, counterType, locationType, count_on ? &count : nullptr);
   if (status != 0) return status;
-  if (device_on) out.blob(device, 8);
   if (count_on) out_scalar(out, count);
   return status;
 }
@@ -488,16 +486,15 @@ int serve_nvmlDeviceGetMinMaxFanSpeed(Session& s, [[maybe_unused]] Reader& in, [
 }
 
 int serve_nvmlDeviceGetMinorNumber(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool device_on = in.u64() != 0;
+  uint64_t device_id = in.u64();
   bool minorNumber_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(64) unsigned char device[8] = {};
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned minorNumber{};
   if (error) return 2;
-  int status = invoke(s.nvml.nvmlDeviceGetMinorNumber, 3, device_on ? device : nullptr, minorNumber_on ? &minorNumber : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetMinorNumber, 3, device, minorNumber_on ? &minorNumber : nullptr);
   if (status != 0) return status;
-  if (device_on) out.blob(device, 8);
   if (minorNumber_on) out_scalar(out, minorNumber);
   return status;
 }
@@ -547,31 +544,29 @@ int serve_nvmlDeviceGetName(Session& s, [[maybe_unused]] Reader& in, [[maybe_unu
 }
 
 int serve_nvmlDeviceGetNumFans(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool device_on = in.u64() != 0;
+  uint64_t device_id = in.u64();
   bool numFans_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(64) unsigned char device[8] = {};
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned numFans{};
   if (error) return 2;
-  int status = invoke(s.nvml.nvmlDeviceGetNumFans, 3, device_on ? device : nullptr, numFans_on ? &numFans : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetNumFans, 3, device, numFans_on ? &numFans : nullptr);
   if (status != 0) return status;
-  if (device_on) out.blob(device, 8);
   if (numFans_on) out_scalar(out, numFans);
   return status;
 }
 
 int serve_nvmlDeviceGetNumGpuCores(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool device_on = in.u64() != 0;
+  uint64_t device_id = in.u64();
   bool numCores_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(64) unsigned char device[8] = {};
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned numCores{};
   if (error) return 2;
-  int status = invoke(s.nvml.nvmlDeviceGetNumGpuCores, 3, device_on ? device : nullptr, numCores_on ? &numCores : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetNumGpuCores, 3, device, numCores_on ? &numCores : nullptr);
   if (status != 0) return status;
-  if (device_on) out.blob(device, 8);
   if (numCores_on) out_scalar(out, numCores);
   return status;
 }
@@ -591,167 +586,157 @@ int serve_nvmlDeviceGetNumaNodeId(Session& s, [[maybe_unused]] Reader& in, [[may
 }
 
 int serve_nvmlDeviceGetNvLinkCapability(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool device_on = in.u64() != 0;
+  uint64_t device_id = in.u64();
   auto link = in_scalar<unsigned>(in);
   auto capability = in_scalar<int>(in);
   bool capResult_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(64) unsigned char device[8] = {};
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned capResult{};
   if (error) return 2;
-  int status = invoke(s.nvml.nvmlDeviceGetNvLinkCapability, 3, device_on ? device : nullptr, link, capability, capResult_on ? &capResult : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetNvLinkCapability, 3, device, link, capability, capResult_on ? &capResult : nullptr);
   if (status != 0) return status;
-  if (device_on) out.blob(device, 8);
   if (capResult_on) out_scalar(out, capResult);
   return status;
 }
 
 int serve_nvmlDeviceGetNvLinkErrorCounter(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool device_on = in.u64() != 0;
+  uint64_t device_id = in.u64();
   auto link = in_scalar<unsigned>(in);
   auto counter = in_scalar<int>(in);
   bool counterValue_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(64) unsigned char device[8] = {};
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   uint64_t counterValue{};
   if (error) return 2;
-  int status = invoke(s.nvml.nvmlDeviceGetNvLinkErrorCounter, 3, device_on ? device : nullptr, link, counter, counterValue_on ? &counterValue : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetNvLinkErrorCounter, 3, device, link, counter, counterValue_on ? &counterValue : nullptr);
   if (status != 0) return status;
-  if (device_on) out.blob(device, 8);
   if (counterValue_on) out_scalar(out, counterValue);
   return status;
 }
 
 int serve_nvmlDeviceGetNvLinkInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool device_on = in.u64() != 0;
+  uint64_t device_id = in.u64();
   bool info_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(64) unsigned char device[8] = {};
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char info[1612] = {};
   if (error) return 2;
-  int status = invoke(s.nvml.nvmlDeviceGetNvLinkInfo, 3, device_on ? device : nullptr, info_on ? info : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetNvLinkInfo, 3, device, info_on ? info : nullptr);
   if (status != 0) return status;
-  if (device_on) out.blob(device, 8);
   if (info_on) out.blob(info, 1612);
   return status;
 }
 
 int serve_nvmlDeviceGetNvLinkRemoteDeviceType(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool device_on = in.u64() != 0;
+  uint64_t device_id = in.u64();
   auto link = in_scalar<unsigned>(in);
   bool pNvLinkDeviceType_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(64) unsigned char device[8] = {};
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int pNvLinkDeviceType{};
   if (error) return 2;
-  int status = invoke(s.nvml.nvmlDeviceGetNvLinkRemoteDeviceType, 3, device_on ? device : nullptr, link, pNvLinkDeviceType_on ? &pNvLinkDeviceType : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetNvLinkRemoteDeviceType, 3, device, link, pNvLinkDeviceType_on ? &pNvLinkDeviceType : nullptr);
   if (status != 0) return status;
-  if (device_on) out.blob(device, 8);
   if (pNvLinkDeviceType_on) out_scalar(out, pNvLinkDeviceType);
   return status;
 }
 
 int serve_nvmlDeviceGetNvLinkRemotePciInfo(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool device_on = in.u64() != 0;
+  uint64_t device_id = in.u64();
   auto link = in_scalar<unsigned>(in);
   bool pci_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(64) unsigned char device[8] = {};
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char pci[68] = {};
   if (error) return 2;
-  int status = invoke(s.nvml.nvmlDeviceGetNvLinkRemotePciInfo, 3, device_on ? device : nullptr, link, pci_on ? pci : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetNvLinkRemotePciInfo, 3, device, link, pci_on ? pci : nullptr);
   if (status != 0) return status;
-  if (device_on) out.blob(device, 8);
   if (pci_on) out.blob(pci, 68);
   return status;
 }
 
 int serve_nvmlDeviceGetNvLinkRemotePciInfo_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool device_on = in.u64() != 0;
+  uint64_t device_id = in.u64();
   auto link = in_scalar<unsigned>(in);
   bool pci_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(64) unsigned char device[8] = {};
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   alignas(64) unsigned char pci[68] = {};
   if (error) return 2;
-  int status = invoke(s.nvml.nvmlDeviceGetNvLinkRemotePciInfo_v2, 3, device_on ? device : nullptr, link, pci_on ? pci : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetNvLinkRemotePciInfo_v2, 3, device, link, pci_on ? pci : nullptr);
   if (status != 0) return status;
-  if (device_on) out.blob(device, 8);
   if (pci_on) out.blob(pci, 68);
   return status;
 }
 
 int serve_nvmlDeviceGetNvLinkState(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool device_on = in.u64() != 0;
+  uint64_t device_id = in.u64();
   auto link = in_scalar<unsigned>(in);
   bool isActive_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(64) unsigned char device[8] = {};
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   int isActive{};
   if (error) return 2;
-  int status = invoke(s.nvml.nvmlDeviceGetNvLinkState, 3, device_on ? device : nullptr, link, isActive_on ? &isActive : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetNvLinkState, 3, device, link, isActive_on ? &isActive : nullptr);
   if (status != 0) return status;
-  if (device_on) out.blob(device, 8);
   if (isActive_on) out_scalar(out, isActive);
   return status;
 }
 
 int serve_nvmlDeviceGetNvLinkUtilizationControl(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool device_on = in.u64() != 0;
+  uint64_t device_id = in.u64();
   auto link = in_scalar<unsigned>(in);
   auto counter = in_scalar<unsigned>(in);
   alignas(64) unsigned char control[8] = {};
   bool control_on = in.exact(control, 8);
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(64) unsigned char device[8] = {};
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   if (error) return 2;
-  int status = invoke(s.nvml.nvmlDeviceGetNvLinkUtilizationControl, 3, device_on ? device : nullptr, link, counter, control_on ? control : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetNvLinkUtilizationControl, 3, device, link, counter, control_on ? control : nullptr);
   if (status != 0) return status;
-  if (device_on) out.blob(device, 8);
   if (control_on) out.blob(control, 8);
   return status;
 }
 
 int serve_nvmlDeviceGetNvLinkUtilizationCounter(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool device_on = in.u64() != 0;
+  uint64_t device_id = in.u64();
   auto link = in_scalar<unsigned>(in);
   auto counter = in_scalar<unsigned>(in);
   bool rxcounter_on = in.u64() != 0;
   bool txcounter_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(64) unsigned char device[8] = {};
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   uint64_t rxcounter{};
   uint64_t txcounter{};
   if (error) return 2;
-  int status = invoke(s.nvml.nvmlDeviceGetNvLinkUtilizationCounter, 3, device_on ? device : nullptr, link, counter, rxcounter_on ? &rxcounter : nullptr, txcounter_on ? &txcounter : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetNvLinkUtilizationCounter, 3, device, link, counter, rxcounter_on ? &rxcounter : nullptr, txcounter_on ? &txcounter : nullptr);
   if (status != 0) return status;
-  if (device_on) out.blob(device, 8);
   if (rxcounter_on) out_scalar(out, rxcounter);
   if (txcounter_on) out_scalar(out, txcounter);
   return status;
 }
 
 int serve_nvmlDeviceGetNvLinkVersion(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool device_on = in.u64() != 0;
+  uint64_t device_id = in.u64();
   auto link = in_scalar<unsigned>(in);
   bool version_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(64) unsigned char device[8] = {};
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned version{};
   if (error) return 2;
-  int status = invoke(s.nvml.nvmlDeviceGetNvLinkVersion, 3, device_on ? device : nullptr, link, version_on ? &version : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetNvLinkVersion, 3, device, link, version_on ? &version : nullptr);
   if (status != 0) return status;
-  if (device_on) out.blob(device, 8);
   if (version_on) out_scalar(out, version);
   return status;
 }
@@ -917,17 +902,16 @@ int serve_nvmlDeviceGetPcieSpeed(Session& s, [[maybe_unused]] Reader& in, [[mayb
 }
 
 int serve_nvmlDeviceGetPcieThroughput(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool device_on = in.u64() != 0;
+  uint64_t device_id = in.u64();
   auto counter = in_scalar<int>(in);
   bool value_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(64) unsigned char device[8] = {};
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned value{};
   if (error) return 2;
-  int status = invoke(s.nvml.nvmlDeviceGetPcieThroughput, 3, device_on ? device : nullptr, counter, value_on ? &value : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetPcieThroughput, 3, device, counter, value_on ? &value : nullptr);
   if (status != 0) return status;
-  if (device_on) out.blob(device, 8);
   if (value_on) out_scalar(out, value);
   return status;
 }
@@ -1528,18 +1512,17 @@ int serve_nvmlDeviceGetTopologyNearestGpus(Session& s, [[maybe_unused]] Reader& 
 }
 
 int serve_nvmlDeviceGetTotalEccErrors(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool device_on = in.u64() != 0;
+  uint64_t device_id = in.u64();
   auto errorType = in_scalar<int>(in);
   auto counterType = in_scalar<int>(in);
   bool eccCounts_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(64) unsigned char device[8] = {};
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   uint64_t eccCounts{};
   if (error) return 2;
-  int status = invoke(s.nvml.nvmlDeviceGetTotalEccErrors, 3, device_on ? device : nullptr, errorType, counterType, eccCounts_on ? &eccCounts : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetTotalEccErrors, 3, device, errorType, counterType, eccCounts_on ? &eccCounts : nullptr);
   if (status != 0) return status;
-  if (device_on) out.blob(device, 8);
   if (eccCounts_on) out_scalar(out, eccCounts);
   return status;
 }

@@ -1137,17 +1137,16 @@ int serve_nvmlGpuInstanceGetComputeInstanceProfileInfoV(Session& s, [[maybe_unus
 }
 
 int serve_nvmlGpuInstanceGetComputeInstanceRemainingCapacity(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool gpuInstance_on = in.u64() != 0;
+  uint64_t gpuInstance_id = in.u64();
   auto profileId = in_scalar<unsigned>(in);
   bool count_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(64) unsigned char gpuInstance[8] = {};
+  void* gpuInstance = s.lookup(kKindNvmlGpuInstance, gpuInstance_id, &error);
   unsigned count{};
   if (error) return 2;
-  int status = invoke(s.nvml.nvmlGpuInstanceGetComputeInstanceRemainingCapacity, 3, gpuInstance_on ? gpuInstance : nullptr, profileId, count_on ? &count : nullptr);
+  int status = invoke(s.nvml.nvmlGpuInstanceGetComputeInstanceRemainingCapacity, 3, gpuInstance, profileId, count_on ? &count : nullptr);
   if (status != 0) return status;
-  if (gpuInstance_on) out.blob(gpuInstance, 8);
   if (count_on) out_scalar(out, count);
   return status;
 }

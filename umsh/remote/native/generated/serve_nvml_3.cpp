@@ -702,17 +702,16 @@ int serve_nvmlVgpuTypeGetLicense(Session& s, [[maybe_unused]] Reader& in, [[mayb
 }
 
 int serve_nvmlVgpuTypeGetMaxInstances(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused]] Writer& out) {
-  bool device_on = in.u64() != 0;
+  uint64_t device_id = in.u64();
   auto vgpuTypeId = in_scalar<unsigned>(in);
   bool vgpuInstanceCount_on = in.u64() != 0;
   if (!in.finished()) return kWireError;
   int error = 0;
-  alignas(64) unsigned char device[8] = {};
+  void* device = s.lookup(kKindNvmlDevice, device_id, &error);
   unsigned vgpuInstanceCount{};
   if (error) return 2;
-  int status = invoke(s.nvml.nvmlVgpuTypeGetMaxInstances, 3, device_on ? device : nullptr, vgpuTypeId, vgpuInstanceCount_on ? &vgpuInstanceCount : nullptr);
+  int status = invoke(s.nvml.nvmlVgpuTypeGetMaxInstances, 3, device, vgpuTypeId, vgpuInstanceCount_on ? &vgpuInstanceCount : nullptr);
   if (status != 0) return status;
-  if (device_on) out.blob(device, 8);
   if (vgpuInstanceCount_on) out_scalar(out, vgpuInstanceCount);
   return status;
 }

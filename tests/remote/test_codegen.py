@@ -1,0 +1,32 @@
+"""The generator: what it refuses, so that a wrong table does not become a wrong call."""
+
+from __future__ import annotations
+
+import pytest
+
+from umsh.remote.codegen.model import TableError, prototypes
+from umsh.remote.codegen.rules import OUTPUTS, Rules, calls
+
+GETTER = "nvmlDeviceGetNumFans"
+DEVICE = {"name": "device", "type": "nvmlDevice_t", "size": 8, "kind": "h"}
+
+
+@pytest.mark.parametrize("library", ["driver", "nvml"])
+def test_a_handle_by_value_is_read_by_every_call(library: str) -> None:
+    """Taken for an output, it would hand the library an address of ours as its device."""
+    table = prototypes()["libraries"][library]
+    declared = {**table.get("older", {}), **table["functions"]}
+    generated = [call for call in calls(library) if call.parameters]  # none: written by hand at both ends
+    assert len(generated) > 200
+    for call in generated:
+        for parameter, described in zip(call.parameters, declared[call.name]["parameters"], strict=True):
+            if described["kind"] == "h":
+                assert parameter.role not in OUTPUTS, f"{call.name}: {parameter.name}"
+
+
+def test_a_rule_for_outputs_leaves_handles_alone_and_an_exact_one_is_refused() -> None:
+    rules = Rules("nvml", prototypes()["structs"])
+    assert rules.parameter(GETTER, DEVICE, False, set()).role == "handle"
+    rules.table["call"][GETTER] = {"device": "out"}
+    with pytest.raises(TableError, match="no output"):
+        rules.parameter(GETTER, DEVICE, False, set())
