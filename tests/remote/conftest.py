@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from umsh.remote import hello
+from umsh.remote.hello import Kind
+from umsh.remote.serve import ask_status
 
 HERE = Path(__file__).parent
 NATIVE = HERE.parents[1] / "umsh" / "remote" / "native"
@@ -179,3 +186,78 @@ def start_loopback(compiled: Callable[..., Path], client_library: Path) -> Itera
 @pytest.fixture
 def loopback(start_loopback: Callable[..., Server]) -> Server:
     return start_loopback()
+
+
+ALLOCATE = """
+import ctypes, sys, time
+cu = ctypes.CDLL("libcuda.so.1")
+assert cu.cuInit(0) == 0
+context, at = ctypes.c_void_p(), ctypes.c_uint64()
+assert cu.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cu.cuCtxSetCurrent(context) == 0
+code = cu.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(int(sys.argv[1])))
+print(code, flush=True)
+time.sleep(float(sys.argv[2]))
+"""
+
+
+@dataclass
+class Serving:
+    port: int
+    process: subprocess.Popen[str]
+    token_file: Path | None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def status(self) -> dict[str, Any]:
+        token = self.token_file.read_text().strip() if self.token_file else None
+        return ask_status(self.address, token)
+
+    def program(self, nbytes: int, seconds: float, *options: str, then: str = "") -> subprocess.Popen[str]:
+        command = [
+            sys.executable, "-m", "umsh.remote.run", "--server", self.address, *options, "--",
+            sys.executable, "-c", ALLOCATE + then, str(nbytes), str(seconds),
+        ]  # fmt: skip
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+    def until(self, test: Callable[[dict[str, Any]], bool], timeout_s: float = 30) -> dict[str, Any]:
+        end = time.monotonic() + timeout_s
+        while not test(status := self.status()):
+            assert time.monotonic() < end, status
+            time.sleep(0.05)
+        return status
+
+    def raw(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), 10)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Serving]]:
+    running: list[Serving] = []
+
+    def one(*options: str, token_file: Path | None = None) -> Serving:
+        command = [sys.executable, "-m", "umsh.remote.serve", "--device", "software", "--port", "0", *options]
+        command += ["--token-file", str(token_file)] if token_file else []
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("umsh-serve: umsh software device at "):
+                running.append(Serving(int(line.rsplit(":", 1)[1]), process, token_file))
+                return running[-1]
+        raise AssertionError("umsh-serve did not start")
+
+    yield one
+    for serving in running:
+        serving.process.send_signal(signal.SIGTERM)
+        serving.process.communicate(timeout=20)
+
+
+@pytest.fixture
+def client_hello() -> Callable[..., bytes]:
+    def pack(tables: bytes, kind: int = Kind.SESSION, major: int = hello.WIRE_MAJOR) -> bytes:
+        return hello.CLIENT.pack(hello.MAGIC, major, 0, kind, tables, bytes(32), os.getpid(), b"test", b"0")
+
+    return pack
