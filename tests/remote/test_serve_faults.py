@@ -1,4 +1,4 @@
-"""umsh-serve under attack: wrong hellos, hostile frames, killed clients, a full server, a server that is gone."""
+"""umsh-serve under attack: wrong hellos, hostile frames, killed clients, a full server, a lost server."""
 
 from __future__ import annotations
 
