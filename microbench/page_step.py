@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 from collections.abc import Mapping, Sequence
 
@@ -23,9 +24,22 @@ def points(device: Device, quick: bool) -> Sequence[Parameters]:
 def candidates(device: Device, parameters: Parameters) -> Mapping[str, str]:
     nbytes = int(parameters["nbytes"])
     # Below one large page thp is plain pages, and timed as such.
-    found = {MEMSET: "", POPULATE: "", "4k": "", "thp": ""}
+    found = {MEMSET: "", POPULATE: _no_populate(), "4k": "", "thp": ""}
     found["hugetlb"] = page_size_missing("hugetlb", nbytes) or _no_hugetlb(nbytes)
     return found
+
+
+def _no_populate() -> str:
+    memory = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        memory.madvise(MADV_POPULATE_WRITE)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return "this kernel has no MADV_POPULATE_WRITE; Linux 5.14 brought it"
+    finally:
+        memory.close()
+    return ""
 
 
 def _no_hugetlb(nbytes: int) -> str:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from umsh import errors
 from umsh.api import attach, bind, explain, get_include, memory_info, unbind
-from umsh.control import Flag, Lock, Word, acquire, lock, release, unlock, wait
-from umsh.control import set as set
+from umsh.control import Flag, Lock, Word
 from umsh.handle import Handle
 from umsh.machine import MemoryInfo
 from umsh.region import Region
 from umsh.transfer import read, write
+from umsh.verbs import acquire, lock, release, unlock, wait
+from umsh.verbs import set as set
 
 if TYPE_CHECKING:
     from umsh.files import load_file

@@ -15,7 +15,7 @@ from umsh.errors import AdoptError, FallbackWarning, NeedError, UmshError, Unsup
 from umsh.handle import Handle
 from umsh.machine import MemoryInfo
 from umsh.need import Need, nbytes_of
-from umsh.region import TIMEOUT_S, Region
+from umsh.region import TIMEOUT_S, Region, check_region
 
 if TYPE_CHECKING:
     from umsh.backends.driver import Device, Memory
@@ -53,6 +53,12 @@ def bind(
     from umsh.backends import open_device
     from umsh.resolve import resolve_data
 
+    if not isinstance(shared, bool) or not isinstance(mechanism, str):
+        raise NeedError(
+            f"shared={shared!r}, mechanism={mechanism!r} were given.",
+            "Nothing was bound.",
+            "shared is True or False, mechanism a name.",
+        )
     adopted = None if memory is None else adopt.as_array(memory)
     if adopted is not None and shared:
         raise AdoptError("Adopted memory cannot be shared with other processes.", "Nothing was bound.", "")
@@ -75,6 +81,7 @@ def unbind(region: Region, timeout_s: float = TIMEOUT_S) -> None:
     Raises RegionBusy while arrays, views or words of it live, TurnError when already unbound,
     WaitTimeout; in each case nothing is freed.
     """
+    check_region(region)
     region._unbind(timeout_s)
 
 

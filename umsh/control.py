@@ -80,8 +80,10 @@ class Flag(_Control):
     def wait(self, value: int, timeout_s: float = TIMEOUT_S) -> None:
         """Return once the flag has reached `value`. WaitTimeout after timeout_s."""
         try:
+            if not -TIMEOUT_S_MAX < timeout_s < TIMEOUT_S_MAX:
+                raise ValueError("it is no finite bound")
             if _flag_wait(self._address, value, 0) and _sliced(
-                lambda ns: _flag_wait(self._address, value, ns), timeout_s, SLICE_NS
+                lambda ns: _flag_wait(self._address, value, ns), lib.UMSH_WAIT_TIMEOUT, timeout_s, SLICE_NS
             ):
                 raise WaitTimeout(
                     f"The flag stood at {self.value} after {timeout_s} s, not at {value}.",
@@ -89,14 +91,14 @@ class Flag(_Control):
                     "Look whether the setter ran, or give a longer timeout_s.",
                 )
         except (TypeError, ValueError, OverflowError) as error:
-            raise _bad_number(error, value=value, timeout_s=timeout_s) from error
+            raise bad_number(error, value=value, timeout_s=timeout_s) from error
 
     def set(self, value: int) -> None:
         """Publish `value` by one store-release; whoever sees it sees everything written before."""
         try:
             _flag_set(self._address, value)
         except (TypeError, OverflowError) as error:
-            raise _bad_number(error, value=value) from error
+            raise bad_number(error, value=value) from error
 
     def _close(self, reason: str) -> None:
         self.__class__ = _ClosedFlag
@@ -134,10 +136,13 @@ class Lock(_Control):
             if code == lib.UMSH_LOCK_TIMEOUT:
                 # A ticket waiter queues anew with every slice.
                 code = _sliced(
-                    lambda ns: _lock_acquire(self._address, self._code, OWN_TAG, ns), timeout_s, LOCK_SLICE_NS
+                    lambda ns: _lock_acquire(self._address, self._code, OWN_TAG, ns),
+                    lib.UMSH_LOCK_TIMEOUT,
+                    timeout_s,
+                    LOCK_SLICE_NS,
                 )
         except (TypeError, ValueError) as error:
-            raise _bad_number(error, timeout_s=timeout_s) from error
+            raise bad_number(error, timeout_s=timeout_s) from error
         if code:
             self._not_taken(code, timeout_s)
 
@@ -204,31 +209,21 @@ class Word:
         self.__class__ = _ClosedWord
 
 
-def acquire(word: Word | Flag) -> int:
-    """Exactly one 32-bit load-acquire of a control word (contract A1, A2)."""
-    return _load_acquire(word._address)
+def _sliced(wait: Callable[[int], int], timed_out: int, timeout_s: float, slice_ns: int) -> int:
+    """The code of `wait(nanoseconds)`, called in slices: Python takes signals only between native calls.
 
-
-def release(word: Word | Flag, value: int) -> None:
-    """Exactly one 32-bit store-release of a control word; publishes everything written before (A1, A2)."""
-    try:
-        _store_release(word._address, value)
-    except (TypeError, OverflowError) as error:
-        raise _bad_number(error, value=value) from error
-
-
-def _sliced(wait: Callable[[int], int], timeout_s: float, slice_ns: int) -> int:
-    """The code of `wait(nanoseconds)`, called in slices: Python takes signals only between native calls."""
+    timed_out: the code by which `wait` says that its time was over.
+    """
     left_ns = int(timeout_s * 1e9)
     deadline_ns = time.monotonic_ns() + left_ns
-    code = lib.UMSH_WAIT_TIMEOUT
-    while code == lib.UMSH_WAIT_TIMEOUT and left_ns > 0:
+    code = timed_out
+    while code == timed_out and left_ns > 0:
         code = wait(min(left_ns, slice_ns))
         left_ns = deadline_ns - time.monotonic_ns()
     return code
 
 
-def _bad_number(error: Exception, **given: object) -> NeedError:
+def bad_number(error: Exception, **given: object) -> NeedError:
     shown = ", ".join(f"{name}={value!r}" for name, value in given.items())
     return NeedError(
         f"{shown} cannot be used: {error}.",
@@ -264,8 +259,3 @@ class _ClosedWord(Word):
 
 for _class in (_ClosedFlag, _ClosedLock, _ClosedWord):
     _class._address = property(_parents)  # type: ignore[assignment, misc]
-
-wait = Flag.wait
-set = Flag.set
-lock = Lock.lock
-unlock = Lock.unlock

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, SupportsIndex, get_args
+from operator import index
+from typing import Literal, get_args
 
 from umsh.errors import NeedError
 
@@ -47,7 +48,7 @@ class Need:
                 f"A region holds 1 to {NBYTES_MAX} bytes; nothing was bound.",
                 "Check the shape and dtype.",
             )
-        if not isinstance(self.passes, SupportsIndex) or self.passes < 1:
+        if not _is_count(self.passes):
             raise NeedError(
                 f"passes={self.passes!r} was given.", "Nothing was bound.", "Use a whole number from 1 up."
             )
@@ -60,8 +61,15 @@ def nbytes_of(shape: tuple[int, ...], itemsize: int) -> int:
     return math.prod(shape) * itemsize
 
 
+def _is_count(given: object) -> bool:
+    try:
+        return index(given) >= 1  # type: ignore[arg-type]
+    except TypeError:
+        return False
+
+
 def _one_of(what: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise NeedError(
             f"{what}={value!r} is not known.",
             "Nothing was bound.",

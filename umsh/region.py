@@ -290,3 +290,9 @@ class Region:
 
 def _no_order(consumer: object) -> None:
     """Under boundary="inside" flags, locks and words order accesses, never a stream."""
+
+
+def check_region(given: object) -> None:
+    """NeedError unless it is a Region."""
+    if not isinstance(given, Region):
+        raise NeedError(f"A {type(given).__name__} is no region.", "Nothing was done.", "Use umsh.bind().")

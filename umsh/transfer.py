@@ -7,7 +7,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from umsh.errors import NeedError
-from umsh.region import TIMEOUT_S, Region
+from umsh.region import TIMEOUT_S, Region, check_region
 from umsh.views import Array
 
 
@@ -26,6 +26,7 @@ def write(
     return; with it, to work enqueued on that stream afterwards (contract W1-W4).
     Raises NeedError for another shape or dtype (nothing is copied), RegionBusy, TurnError, WaitTimeout.
     """
+    check_region(region)
     if type(array) is not np.ndarray:
         try:
             array = np.asarray(array)
@@ -59,6 +60,7 @@ def read(
     so far, told of by on_gpu or not. Blocks until the data are there (contract R1-R3).
     Raises NeedError for a wrong `out` (left untouched), RegionBusy, TurnError, WaitTimeout.
     """
+    check_region(region)
     if out is not None:
         if not isinstance(out, np.ndarray):
             raise NeedError(f"out is a {type(out).__name__}.", "Nothing was copied.", "Give a NumPy array.")

@@ -39,6 +39,8 @@ def test_dtypes(fake: Any, dtype: Any) -> None:
     [
         {"direction": "gpu"}, {"direction": None}, {"source": "disk"}, {"boundary": "grid"}, {"passes": 0},
         {"passes": -1}, {"mechanism": "fastest"}, {"mechanism": "svm"}, {"mechanism": ""},
+        {"direction": np.zeros(3)}, {"passes": np.ones(3)}, {"mechanism": np.zeros(3)}, {"mechanism": None},
+        {"shared": "yes"}, {"shared": np.zeros(3)}, {"shared": None},
     ],
 )  # fmt: skip
 def test_needs(fake: Any, need: dict[str, Any]) -> None:
@@ -199,3 +201,21 @@ def test_numpy_integers_are_whole_numbers_too() -> None:
     umsh.write(region, np.ones(2, "f4"), offset=np.int64(14))
     assert umsh.acquire(word) == 0
     assert umsh.read(region)[13:].tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize("given", [None, "x", 3, [], np.zeros(4, "f4"), object()])
+def test_verbs_on_something_else(fake: Any, given: Any) -> None:
+    """A lock is no flag either: set would overwrite it."""
+    for verb in (umsh.unbind, umsh.read, lambda it: umsh.write(it, np.zeros(4, "f4")), umsh.attach):
+        with pytest.raises(NeedError, match=f"A? ?{type(given).__name__} is no"):
+            verb(given)
+    for other in (given, umsh.Lock()):
+        for control in (
+            lambda it: umsh.wait(it, 0), lambda it: umsh.set(it, 1),
+            umsh.acquire, lambda it: umsh.release(it, 1),
+        ):  # fmt: skip
+            with pytest.raises(NeedError, match=r"is no (flag|word)"):
+                control(other)
+    for control in (umsh.lock, umsh.unlock):
+        with pytest.raises(NeedError, match="is no lock"):
+            control(umsh.Flag())

@@ -20,7 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("umsh.backends",),
     ("umsh.records", "umsh.profile", "umsh.choice", "umsh.possible", "umsh.resolve"),
     ("umsh.lifetime", "umsh.methods", "umsh.abi", "umsh.dlpack", "umsh.views", "umsh.loan", "umsh.adopt"),
-    ("umsh.region", "umsh.handle", "umsh.turns", "umsh.control", "umsh.transfer"),
+    ("umsh.region", "umsh.handle", "umsh.turns", "umsh.control", "umsh.verbs", "umsh.transfer"),
     ("umsh.api", "umsh.explanation"),
     ("umsh.files",),
     ("umsh",),

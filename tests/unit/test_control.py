@@ -40,9 +40,16 @@ def in_thread(body: Any) -> list[Any]:
     return out
 
 
-def test_the_verbs_and_the_methods_are_the_same_functions() -> None:
-    assert (umsh.wait, umsh.set) == (umsh.Flag.wait, umsh.Flag.set)
-    assert (umsh.lock, umsh.unlock) == (umsh.Lock.lock, umsh.Lock.unlock)
+def test_verbs_and_methods_do_the_same(flag: umsh.Flag, lock: umsh.Lock) -> None:
+    umsh.set(flag, 4)
+    flag.wait(4)
+    flag.set(5)
+    umsh.wait(flag, 5)
+    umsh.lock(lock)
+    lock.unlock()
+    lock.lock()
+    umsh.unlock(lock)
+    assert lock.holder == 0
 
 
 def test_star_import_leaves_the_builtin_set_alone() -> None:
@@ -100,6 +107,8 @@ def test_a_wait_without_a_finite_bound_is_refused(flag: umsh.Flag, lock: umsh.Lo
     with pytest.raises(NeedError, match="timeout_s"):
         lock.lock(timeout_s=timeout_s)
     lock.lock()
+    with pytest.raises(NeedError, match="timeout_s"):
+        flag.wait(0, timeout_s=timeout_s)  # reached already: the answer does not depend on who was first
 
 
 def test_a_negative_timeout_is_one_attempt(flag: umsh.Flag) -> None:

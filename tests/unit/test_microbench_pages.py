@@ -22,3 +22,10 @@ def test_every_row_gives_zeroed_memory(subject: str, nbytes: int) -> None:
 def test_only_what_people_do_is_a_baseline() -> None:
     rows = ["4k-memset", "4k-populate", "4k", "thp"]
     assert [r for r in rows if r.startswith(page_step.BENCHMARK.baselines)] == rows[:2]
+
+
+def test_a_kernel_that_cannot_populate_lacks_the_row_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_step, "MADV_POPULATE_WRITE", 9999)  # no advice of any kernel: EINVAL
+    found = page_step.candidates(None, {"nbytes": 4096})  # type: ignore[arg-type]
+    assert "Linux 5.14" in found["4k-populate"]
+    assert found["4k-memset"] == ""

@@ -190,6 +190,28 @@ def test_a_new_child_opens_the_device_before_the_deadline_of_a_step_counts(
     assert asks == ["facts", "bench", "bench"]
 
 
+def test_a_subject_that_hangs_costs_one_deadline_and_not_one_for_each_of_its_tests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Hanging:
+        running, asks = True, 0
+
+        def ask(self, request: dict[str, Any], deadline_s: float) -> Any:
+            self.asks += 1
+            raise ChildError("it did not end within 110 s")
+
+    child = Hanging()
+    probe = Probe(Settings(), lambda now: None)
+    monkeypatch.setattr(probe, "_child", child, raising=False)
+    names = ["handover", "message_passing", "store_buffering"]
+    plan = asked(litmus=[(name, "svm:WA/RA", way) for way in ("cpu->gpu", "gpu->cpu") for name in names])
+    records = [probe._do(one)[0] for one in verdict_steps(plan, 0, True, 7)]
+    assert child.asks == 2  # one for each direction
+    assert [record["verdict"] for record in records] == ["broken", "unproven", "unproven"] * 2
+    assert "not run" in records[1]["reason"]
+    assert "handover" in records[1]["reason"]
+
+
 @pytest.mark.parametrize("quick", [True, False])
 def test_a_slow_verdict_ends_by_itself_before_its_process_is_ended(quick: bool) -> None:
     (one,) = verdict_steps(asked(litmus=[("handover", "svm:WA/RA", "cpu->gpu")]), 0, quick, 1)

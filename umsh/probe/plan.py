@@ -112,13 +112,29 @@ def ended(step: Step, how: str) -> list[dict[str, Any]]:
 
         record = waived(benchmarks()[request["bench"]], request["parameters"], "all", how)
         return [msgspec.to_builtins(record)]
+    return [_verdict(step, "broken", how)]
+
+
+def spared(step: Step, lost: str) -> list[dict[str, Any]]:
+    """The record of a litmus test that is not run because another one, `lost`, cost this subject a process.
+
+    The subject is broken already, and every further test of it might cost its whole deadline.
+    """
+    return [_verdict(step, "unproven", f"not run, since this subject ended the process of {lost}")]
+
+
+def way(step: Step) -> tuple[str, str]:
+    """What a litmus step judges: subject and direction."""
+    return step.request["subject"], step.request["direction"]
+
+
+def _verdict(step: Step, verdict: str, reason: str) -> dict[str, Any]:
     from umsh.correctness.litmus import tests
     from umsh.correctness.verdict import Verdict
 
-    test = tests()[request["test"]]
-    return [
-        Verdict(
-            test=test.name, test_hash=test.digest, subject=request["subject"], direction=request["direction"],
-            boundary=test.boundary, verdict="broken", reason=how, seed=request["seed"],
-        ).to_dict()
-    ]  # fmt: skip
+    test = tests()[step.request["test"]]
+    subject, direction = way(step)
+    return Verdict(
+        test=test.name, test_hash=test.digest, subject=subject, direction=direction,
+        boundary=test.boundary, verdict=verdict, reason=reason, seed=step.request["seed"],
+    ).to_dict()  # fmt: skip

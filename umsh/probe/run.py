@@ -23,7 +23,7 @@ from umsh.probe.child import START_S, Child, ChildError
 from umsh.probe.evidence import noise_of
 from umsh.probe.force import Force
 from umsh.probe.journal import Journal, exclusive
-from umsh.probe.plan import Step, bench_steps, ended, kept_subjects, verdict_steps
+from umsh.probe.plan import Step, bench_steps, ended, kept_subjects, spared, verdict_steps, way
 from umsh.probe.stats import noise_verdict
 from umsh.profile import Profile, SampleRecord, VerdictRecord
 
@@ -120,6 +120,7 @@ class Probe:
         self._tell = tell
         self._clock = Clock()
         self._stack = ExitStack()
+        self._lost: dict[tuple[str, str], str] = {}  # subject and direction: the test that ended its process
         self.finished = False
 
     def __enter__(self) -> Probe:
@@ -208,12 +209,17 @@ class Probe:
         return records
 
     def _do(self, step: Step) -> Any:
+        litmus = step.kind == "verdict"
+        if litmus and way(step) in self._lost:
+            return spared(step, self._lost[way(step)])
         if not self._child.running:
             ask(self.settings, self._child)  # the start of a new process is no part of the step
         start = time.monotonic()
         try:
             return self._child.ask(step.request, step.deadline_s)
         except ChildError as death:
+            if litmus:
+                self._lost[way(step)] = step.request["test"]
             return ended(step, str(death))
         finally:
             self._clock.took(step, time.monotonic() - start)
