@@ -6,7 +6,9 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 
 from umsh.backends import open_device
@@ -24,6 +26,20 @@ def device() -> CudaDevice:
         pytest.skip(f"no CUDA device: {error}")
     assert isinstance(opened, CudaDevice)
     return opened
+
+
+@pytest.fixture(scope="session")
+def numba_cuda(device: CudaDevice) -> Any:
+    """numba.cuda that compiles kernels; skips where it is missing, or older than the installed NumPy."""
+    module = pytest.importorskip("numba.cuda", reason="numba-cuda is not installed")
+
+    def nothing() -> None: ...
+
+    try:
+        module.jit(nothing)[1, 1]()
+    except AttributeError as error:  # numpy.row_stack and others are gone from NumPy 2.5
+        pytest.skip(f"numba-cuda compiles nothing with NumPy {np.__version__}: {error}")
+    return module
 
 
 @pytest.fixture
