@@ -60,7 +60,7 @@ def _host(device: Any, quick: bool) -> Result:
                 ways |= {way: runs.way(way, weights, prepare) for way in (DISK, PAGES)}
             if gguf and state == "cold":
                 ways |= {f"{way}, GGUF {state}": runs.way(way, gguf, prepare) for way in (OURS, GGUF)}
-            samples |= interleave(ways, repeats, warm_up=0 if quick else 1)
+            samples |= interleave(ways, repeats, warm_up=0)  # each is a fresh process, imports untimed
         for way in (OURS, BASELINE) if quick else (OURS, BASELINE, PREAD):
             for state, prepare in (("cold", _drop), ("cached", _cache)):
                 samples[f"{way}, {state}"]["peak"] = runs.peaks(way, weights, prepare, peaks)
@@ -76,7 +76,7 @@ def _cuda(device: Any, quick: bool) -> Result:
             {f"{way}, cold": runs.way(way, weights, _drop) for way in (OURS, TO_CUDA)}
             | {DISK: runs.way(DISK, weights, _drop)},
             repeats,
-            warm_up=0 if quick else 1,
+            warm_up=0,
         )
         for way in (OURS, TO_CUDA):
             samples[f"{way}, cold"]["peak"] = runs.peaks(way, weights, _drop, peaks)
