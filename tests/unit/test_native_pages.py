@@ -178,3 +178,13 @@ def test_closing_twice_and_dropping_give_the_memory_back_once() -> None:
     del mapping
     gc.collect()
     assert f"{address:x}-" not in Path("/proc/self/maps").read_text(encoding="utf-8")
+
+
+def test_shared_memory_that_is_dropped_unclosed_leaves_no_descriptor() -> None:
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    mappings = [map_pages(4096, "4k", shared=True) for _ in range(8)]
+    assert len(os.listdir("/proc/self/fd")) == before + 8
+    del mappings
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before

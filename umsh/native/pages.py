@@ -21,11 +21,15 @@ class Mapping:
     """Zeroed memory of whole pages; unmapped by close(), or when the object is collected.
 
     It does not count who uses `address`: keep the object for as long as anything does.
+    fd: the descriptor of shared memory, which the mapping owns; -1 for private memory.
     """
 
-    def __init__(self, fd: int = -1) -> None:
-        self._mapping = ffi.gc(ffi.new("umsh_mapping *"), lib.umsh_pages_unmap)
-        self.fd = fd
+    def __init__(self) -> None:
+        self.fd = -1
+        self._mapping = ffi.new("umsh_mapping *")
+
+    def __del__(self) -> None:
+        self.close()
 
     @property
     def address(self) -> int:
