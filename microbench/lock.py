@@ -62,7 +62,7 @@ def run(rig: Rig, subject: str, parameters: Parameters) -> Sample:
 
 
 def _bare(words: Memory, counter: Memory, rounds: int) -> int:
-    """The yardstick: one compare-exchange and one store in a C loop, on a waiting thread as the agent's is."""
+    """The yardstick: one compare-exchange and one store in a C loop, on a thread kept as the agent's is."""
     from umsh.native import lib
 
     work = _one_thread().submit(lib.umsh_lock_rounds_bare, words.address, counter.address, rounds)

@@ -6,7 +6,10 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
 
+import numpy as np
 import pytest
 
 from umsh.backends import open_device
@@ -40,6 +43,17 @@ def child(device: CudaDevice) -> Callable[[str], str]:
         return f"rc={ended.returncode}\n{ended.stdout}{ended.stderr}"
 
     return run
+
+
+@pytest.fixture(scope="session")
+def numba_cuda(device: CudaDevice) -> Any:
+    """numba-cuda, once it has compiled a kernel: NumPy 2.5 took away what some versions use."""
+    try:
+        cuda = pytest.importorskip("numba.cuda", reason="numba-cuda is not installed")
+        cuda.jit("void()")(lambda: None)
+    except AttributeError as error:
+        pytest.skip(f"numba-cuda {version('numba-cuda')} does not work with NumPy {np.__version__}: {error}")
+    return cuda
 
 
 @pytest.fixture

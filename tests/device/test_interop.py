@@ -47,8 +47,8 @@ def test_cupy_reads_and_writes_in_place(region: Any) -> None:
         assert (result == np.arange(N, dtype=np.float32) + 2).all()
 
 
-def test_numba_reads_and_writes_in_place(region: Any) -> None:
-    cuda = pytest.importorskip("numba.cuda", reason="numba-cuda is not installed")
+def test_numba_reads_and_writes_in_place(numba_cuda: Any, region: Any) -> None:
+    cuda = numba_cuda
     with region.on_gpu() as g:
         array = cuda.as_cuda_array(g)
         assert array.device_ctypes_pointer.value == g.ptr

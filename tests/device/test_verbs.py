@@ -104,8 +104,8 @@ def test_cache_operators_and_plain_accesses_agree(device: CudaDevice, kernels: A
         memory.free()
 
 
-def test_numba_waits_sets_and_locks(device: CudaDevice) -> None:
-    cuda = pytest.importorskip("numba.cuda", reason="numba-cuda is not installed")
+def test_numba_waits_sets_and_locks(numba_cuda: Any) -> None:
+    cuda = numba_cuda
     if not hasattr(cuda, "CUSource"):
         pytest.skip("this numba-cuda cannot link CUDA C++ sources (no CUSource)")
     from umsh.device import numba_cuda as verbs

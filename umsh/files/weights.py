@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ class Weights(Mapping[str, FileTensor]):
         self._sources = [source for source, _, _ in files]
         self._reader, self._budget, self._device, self._digests = reader, budget, device, digests
         self._tensors: dict[str, FileTensor] = {}
+        self._turn = threading.Lock()  # to read: who read at once would make pages at once, the disk idle
         self._regions: dict[Region, int] = {}  # and its references when nobody had an array of it
         self.metadata: dict[str, Any] = {k: v for _, header, _ in files for k, v in header.metadata.items()}
         self.report: LoadReport = reader.report
@@ -110,7 +112,8 @@ class Weights(Mapping[str, FileTensor]):
         """Bind a region for one part, read it and add its tensors; on failure nothing of it is left."""
         region = bind_bytes(part.nbytes, self._device)
         try:
-            added = fill(source, part, region, self._reader)
+            with self._turn:
+                added = fill(source, part, region, self._reader)
             for tensor in added.values():
                 self._digests.take(source, tensor)
         except BaseException:
