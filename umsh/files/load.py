@@ -18,7 +18,7 @@ from umsh.files.weights import Digests, Weights, check_budget
 from umsh.machine import group_limits, read_meminfo, usable_memory
 
 CACHED_REGION_BYTES = 32 << 20
-LOADERS = 3  # threads: two make pages while one reads, so the disk is never idle
+LOADERS = 2  # threads: one makes pages while the other reads, so the disk is never idle
 FORMATS = ("safetensors", "gguf", "raw")
 Opened = tuple[Source, Header, list[Entry]]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -38,7 +37,6 @@ class Weights(Mapping[str, FileTensor]):
         self._sources = [source for source, _, _ in files]
         self._reader, self._budget, self._device, self._digests = reader, budget, device, digests
         self._tensors: dict[str, FileTensor] = {}
-        self._turn = threading.Lock()  # to read: who read at once would make pages at once, the disk idle
         self._regions: dict[Region, int] = {}  # and its references when nobody had an array of it
         self.metadata: dict[str, Any] = {k: v for _, header, _ in files for k, v in header.metadata.items()}
         self.report: LoadReport = reader.report
@@ -112,8 +110,7 @@ class Weights(Mapping[str, FileTensor]):
         """Bind a region for one part, read it and add its tensors; on failure nothing of it is left."""
         region = bind_bytes(part.nbytes, self._device)
         try:
-            with self._turn:
-                added = fill(source, part, region, self._reader)
+            added = fill(source, part, region, self._reader)
             for tensor in added.values():
                 self._digests.take(source, tensor)
         except BaseException:
