@@ -5,20 +5,21 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from umsh.errors import FileError, NeedError, OutOfMemory
 from umsh.files import gguf, safetensors
 from umsh.files.header import Entry, Header, raw_header
-from umsh.files.plan import REGION_BYTES_MAX, nbytes_of, plan
+from umsh.files.plan import REGION_BYTES_MAX, Part, nbytes_of, plan
 from umsh.files.reading import Progress, Reader, Source
 from umsh.files.shards import files_of
 from umsh.files.weights import Digests, Weights, check_budget
 from umsh.machine import group_limits, read_meminfo, usable_memory
 
 CACHED_REGION_BYTES = 32 << 20
-LOADERS = 2  # threads: one makes pages while the other reads, so the disk is never idle
+READERS = 2  # threads: one's last pieces overlap with the other's first, so the disk is never idle
+AHEAD_MAX = 4  # regions bound and not yet read in full
 FORMATS = ("safetensors", "gguf", "raw")
 Opened = tuple[Source, Header, list[Entry]]
 
@@ -143,21 +144,37 @@ def _load_all(weights: Weights, files: list[Opened], budget: int | None) -> None
     _check_room(nbytes)
     weights.add_empty()
     try:
-        with ThreadPoolExecutor(LOADERS, "umsh-load") as pool:
-            running = [pool.submit(weights.load_part, source, part) for source, part in parts]
-            try:
-                for one in as_completed(running):
-                    one.result()
-            except BaseException:
-                weights.stop()
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+        _read_all(weights, parts)
         for source, _, _ in files:
             source.check_same()
     except BaseException:
         weights.__exit__(RuntimeError)
         raise
     _close(files)
+
+
+def _read_all(weights: Weights, parts: list[tuple[Source, Part]]) -> None:
+    """This thread makes regions ahead of the readers: pages cost time in which the disk would be idle."""
+    with ThreadPoolExecutor(READERS, "umsh-load") as pool:
+        running: set[Future[None]] = set()
+        try:
+            for source, part in parts:
+                if len(running) >= AHEAD_MAX:
+                    running = _some_ended(running)
+                running.add(pool.submit(weights.read_part, source, part, weights.bind_part(part)))
+            while running:
+                running = _some_ended(running)
+        except BaseException:
+            weights.stop()
+            raise
+
+
+def _some_ended(running: set[Future[None]]) -> set[Future[None]]:
+    """Wait for one at least; what still runs. Raises what one that ended raised."""
+    ended, running = wait(running, return_when=FIRST_COMPLETED)
+    for one in ended:
+        one.result()
+    return running
 
 
 def _region_bytes(source: Source) -> int:

@@ -106,9 +106,12 @@ class Weights(Mapping[str, FileTensor]):
         self._tensors.clear()
         self._regions.clear()  # arrays may live in the exception's frames: the last one frees
 
-    def load_part(self, source: Source, part: Part) -> None:
-        """Bind a region for one part, read it and add its tensors; on failure nothing of it is left."""
-        region = bind_bytes(part.nbytes, self._device)
+    def bind_part(self, part: Part) -> Region:
+        """A region for one part, still empty; read_part takes it."""
+        return bind_bytes(part.nbytes, self._device)
+
+    def read_part(self, source: Source, part: Part, region: Region) -> None:
+        """Read one part into its region and add its tensors; on failure nothing of it is left."""
         try:
             added = fill(source, part, region, self._reader)
             for tensor in added.values():
@@ -146,7 +149,7 @@ class Weights(Mapping[str, FileTensor]):
             self._tensors[name] = FileTensor(entry, None, 0)
         for part in parts:
             source.check_same()
-            self.load_part(source, part)
+            self.read_part(source, part, self.bind_part(part))
             try:
                 source.check_same()
             except FileError:
