@@ -14,7 +14,7 @@ from umsh.native import lib
 if TYPE_CHECKING:
     from umsh.views import Array
 
-TIMEOUT_S, TIMEOUT_S_MAX = 60.0, 1e9
+TIMEOUT_S, TIMEOUT_S_MIN, TIMEOUT_S_MAX = 60.0, -1e9, 1e9
 SLICE_NS, LOCK_SLICE_NS = 50_000_000, 1_000_000_000  # of a wait, between which Ctrl-C is taken
 OWN_TAG = 0  # the calling thread, which the native module looks up once
 LOCK_LIFE_S_MAX = 1e9  # of a delegated lock's thread, which ends with its lock
@@ -25,6 +25,7 @@ ALGORITHMS = {
     "delegated": lib.UMSH_LOCK_DELEGATED,
 }
 
+_TIMED_OUT = lib.UMSH_LOCK_TIMEOUT
 _flag_wait = lib.umsh_flag_wait
 _flag_set = lib.umsh_flag_set
 _lock_acquire = lib.umsh_lock_acquire
@@ -63,6 +64,7 @@ class Flag(_Control):
     ptr, arg: device address and kernel argument, for umsh_wait and umsh_set inside kernels.
     method: the throttle level ("thread", "block", "grid", "kernel") chosen for that many pollers.
     Raises NeedError, UnsupportedError (no memory for it, with the missing fact), DeviceError.
+    umsh.wait and umsh.set are its methods, so they look themselves at what they are given.
     """
 
     __slots__ = ("method",)
@@ -77,26 +79,35 @@ class Flag(_Control):
         """The value now, by one load-acquire."""
         return _load_acquire(self._address)
 
-    def wait(self, value: int, timeout_s: float = TIMEOUT_S) -> None:
-        """Return once the flag has reached `value`. WaitTimeout after timeout_s."""
+    def wait(flag, value: int, timeout_s: float = TIMEOUT_S) -> None:  # noqa: N805
+        """Return once the flag has reached `value` (contract S1-S4). NeedError, TurnError, WaitTimeout."""
+        if not isinstance(flag, Flag):
+            raise not_a("flag", flag)
         try:
-            if not -TIMEOUT_S_MAX < timeout_s < TIMEOUT_S_MAX:
+            if not TIMEOUT_S_MIN < timeout_s < TIMEOUT_S_MAX:
                 raise ValueError("it is no finite bound")
-            if _flag_wait(self._address, value, 0) and _sliced(
-                lambda ns: _flag_wait(self._address, value, ns), lib.UMSH_WAIT_TIMEOUT, timeout_s, SLICE_NS
-            ):
-                raise WaitTimeout(
-                    f"The flag stood at {self.value} after {timeout_s} s, not at {value}.",
-                    "Nothing was changed.",
-                    "Look whether the setter ran, or give a longer timeout_s.",
-                )
+            if _flag_wait(flag._address, value, 0):
+                flag._wait_long(value, timeout_s)
         except (TypeError, ValueError, OverflowError) as error:
             raise bad_number(error, value=value, timeout_s=timeout_s) from error
 
-    def set(self, value: int) -> None:
-        """Publish `value` by one store-release; whoever sees it sees everything written before."""
+    def _wait_long(self, value: int, timeout_s: float) -> None:
+        # Apart from wait, whose common case a closure would slow.
+        if _sliced(
+            lambda ns: _flag_wait(self._address, value, ns), lib.UMSH_WAIT_TIMEOUT, timeout_s, SLICE_NS
+        ):
+            raise WaitTimeout(
+                f"The flag stood at {self.value} after {timeout_s} s, not at {value}.",
+                "Nothing was changed.",
+                "Look whether the setter ran, or give a longer timeout_s.",
+            )
+
+    def set(flag, value: int) -> None:  # noqa: N805
+        """Publish `value` by one store-release (contract S1-S4). NeedError, TurnError."""
+        if not isinstance(flag, Flag):
+            raise not_a("flag", flag)
         try:
-            _flag_set(self._address, value)
+            _flag_set(flag._address, value)
         except (TypeError, OverflowError) as error:
             raise bad_number(error, value=value) from error
 
@@ -127,30 +138,26 @@ class Lock(_Control):
 
             weakref.finalize(self, Delegate(self._address, timeout_s=LOCK_LIFE_S_MAX).stop).atexit = False
 
-    def lock(self, timeout_s: float = TIMEOUT_S) -> None:
-        """Take the lock. WaitTimeout, LockHolderDied, TurnError when this thread has it already."""
+    def lock(mutex, timeout_s: float = TIMEOUT_S) -> None:  # noqa: N805
+        """Take the lock (contract L1-L5). NeedError, TurnError, WaitTimeout, LockHolderDied."""
+        if not isinstance(mutex, Lock):
+            raise not_a("lock", mutex)
         try:
-            if not -TIMEOUT_S_MAX < timeout_s < TIMEOUT_S_MAX:
+            if not TIMEOUT_S_MIN < timeout_s < TIMEOUT_S_MAX:
                 raise ValueError("it is no finite bound")
-            code = _lock_acquire(self._address, self._code, OWN_TAG, 0)
-            if code == lib.UMSH_LOCK_TIMEOUT:
-                # A ticket waiter queues anew with every slice.
-                code = _sliced(
-                    lambda ns: _lock_acquire(self._address, self._code, OWN_TAG, ns),
-                    lib.UMSH_LOCK_TIMEOUT,
-                    timeout_s,
-                    LOCK_SLICE_NS,
-                )
+            code = _lock_acquire(mutex._address, mutex._code, OWN_TAG, 0)
+            if code:
+                mutex._lock_long(code, timeout_s)
         except (TypeError, ValueError) as error:
             raise bad_number(error, timeout_s=timeout_s) from error
-        if code:
-            self._not_taken(code, timeout_s)
 
-    def unlock(self) -> None:
-        """Give the lock back; TurnError, and nothing changed, when this thread does not hold it."""
-        if _lock_release(self._address, self._code, OWN_TAG):
+    def unlock(mutex) -> None:  # noqa: N805
+        """Give the lock back (contract L1-L5). NeedError; TurnError when this thread does not hold it."""
+        if not isinstance(mutex, Lock):
+            raise not_a("lock", mutex)
+        if _lock_release(mutex._address, mutex._code, OWN_TAG):
             raise TurnError(
-                f"This thread does not hold the lock; thread {self.holder:#x} does (0: nobody).",
+                f"This thread does not hold the lock; thread {mutex.holder:#x} does (0: nobody).",
                 "Nothing was changed.",
                 "Unlock where you locked, once.",
             )
@@ -171,6 +178,18 @@ class Lock(_Control):
 
     def __exit__(self, *_: object) -> None:
         self.unlock()
+
+    def _lock_long(self, code: int, timeout_s: float) -> None:
+        if code == _TIMED_OUT:
+            # A ticket waiter queues anew with every slice.
+            code = _sliced(
+                lambda ns: _lock_acquire(self._address, self._code, OWN_TAG, ns),
+                _TIMED_OUT,
+                timeout_s,
+                LOCK_SLICE_NS,
+            )
+        if code:
+            self._not_taken(code, timeout_s)
 
     def _not_taken(self, code: int, timeout_s: float) -> NoReturn:
         if code == lib.UMSH_LOCK_HOLDER_DIED:
@@ -221,6 +240,11 @@ def _sliced(wait: Callable[[int], int], timed_out: int, timeout_s: float, slice_
         code = wait(min(left_ns, slice_ns))
         left_ns = deadline_ns - time.monotonic_ns()
     return code
+
+
+def not_a(what: str, given: object) -> NeedError:
+    makers = {"flag": "umsh.Flag()", "lock": "umsh.Lock()", "word": "region.word(i) or umsh.Flag()"}
+    return NeedError(f"A {type(given).__name__} is no {what}.", "Nothing was done.", f"Use {makers[what]}.")
 
 
 def bad_number(error: Exception, **given: object) -> NeedError:

@@ -13,6 +13,8 @@ from umsh.errors import DeviceError, OutOfMemory
 Fact = str | int | float | bool
 
 THP = Path("/sys/kernel/mm/transparent_hugepage")
+VIRTIO = Path("/sys/bus/virtio/devices")
+BALLOON_ID, BALLOON_REPORTING_BIT = 5, 5  # Virtual I/O Device (VIRTIO) 1.2, sections 5.5.1 and 5.5.3
 DRM = Path("/sys/class/drm")
 CGROUPS = Path("/sys/fs/cgroup")
 RESERVE_BYTES = 256 << 20  # left to the system by every allocation; 1/64 of a smaller machine
@@ -72,6 +74,7 @@ def machine_facts() -> dict[str, Fact]:
         facts[f"thp_{name}"] = _selected(THP / name)
     facts["drm"] = _graphics(DRM)
     facts["thp_bytes"] = _number(THP / "hpage_pmd_size")
+    facts["free_page_reporting"] = _free_page_reporting(VIRTIO)
     facts["hugetlb_pages"] = _number(Path("/proc/sys/vm/nr_hugepages"))
     return facts
 
@@ -218,6 +221,15 @@ def _graphics(folder: Path) -> str:
         for d in devices
     ]
     return " ".join(dict.fromkeys(one for one in asked if one.count("0x") == 2))
+
+
+def _free_page_reporting(devices: Path) -> bool:
+    """A virtual machine's host takes free memory back; who allocates after that waits for the host."""
+    return any(
+        _text(device / "features")[BALLOON_REPORTING_BIT : BALLOON_REPORTING_BIT + 1] == "1"
+        for device in devices.glob("*")
+        if _text(device / "device").strip() == f"{BALLOON_ID:#06x}"
+    )
 
 
 def _selected(path: Path) -> str:

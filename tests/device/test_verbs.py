@@ -104,7 +104,7 @@ def test_cache_operators_and_plain_accesses_agree(device: CudaDevice, kernels: A
         memory.free()
 
 
-def test_numba_waits_sets_and_locks(device: CudaDevice, numba_cuda: Any) -> None:
+def test_numba_waits_sets_and_locks(numba_cuda: Any) -> None:
     cuda = numba_cuda
     if not hasattr(cuda, "CUSource"):
         pytest.skip("this numba-cuda cannot link CUDA C++ sources (no CUSource)")

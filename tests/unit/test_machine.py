@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import umsh.machine
 from umsh.errors import DeviceError, OutOfMemory
 from umsh.machine import (
     GroupLimit,
@@ -155,6 +156,24 @@ def test_this_machine_answers() -> None:
     assert facts["cpus"]
     info = usable_memory(True, None, read_meminfo(), group_limits())
     assert 0 < info.usable_bytes <= info.total_bytes
+
+
+@pytest.mark.parametrize(
+    ("device", "features", "reports"),
+    [
+        ("0x0005", "011001", True),
+        ("0x0005", "011000", False),
+        ("0x0005", "01", False),
+        ("0x0002", "011001", False),
+    ],
+)
+def test_a_host_that_takes_free_memory_back_is_a_fact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, features: str, reports: bool
+) -> None:
+    """VIRTIO 1.2, section 5.5.3: VIRTIO_BALLOON_F_PAGE_REPORTING is bit 5 of device 5."""
+    write(tmp_path / "virtio0", device=f"{device}\n", features=features.ljust(128, "0") + "\n")
+    monkeypatch.setattr(umsh.machine, "VIRTIO", tmp_path)
+    assert machine_facts()["free_page_reporting"] is reports
 
 
 def test_the_file_in_the_page_cache_stays_usable(tmp_path: Path) -> None:
