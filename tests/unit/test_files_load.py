@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
 import os
 import threading
-import weakref
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ from hypothesis import strategies as st
 
 import umsh
 from umsh.errors import Cancelled, FileError, NeedError, OutOfMemory, RegionBusy
-from umsh.files import load as load_module
 from umsh.files import weights as weights_module
 
 safetensors_numpy = pytest.importorskip("safetensors.numpy", reason="safetensors is not installed")
@@ -154,29 +151,6 @@ def test_cancel_and_a_failing_callback_stop_the_load(device: Any, path: Path) ->
 
     with pytest.raises(KeyboardInterrupt):
         umsh.load_file(path, progress=fail)
-
-
-def test_memory_that_runs_out_half_way_leaves_nothing_bound(
-    device: Any, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bound: list[weakref.ref[Any]] = []
-    bind = weights_module.bind_bytes
-
-    def scarce(nbytes: int, which: int | str) -> Any:
-        if len(bound) == 3:
-            raise OutOfMemory("No more.", "Nothing was bound.", "")
-        region = bind(nbytes, which)
-        bound.append(weakref.ref(region))
-        return region
-
-    monkeypatch.setattr(weights_module, "bind_bytes", scarce)
-    monkeypatch.setattr(load_module, "REGION_BYTES_MAX", 1)  # a region for each tensor
-    monkeypatch.setattr(load_module, "CACHED_REGION_BYTES", 1)
-    with pytest.raises(OutOfMemory, match="No more"):
-        umsh.load_file(path)
-    assert len(bound) == 3
-    gc.collect()
-    assert [region() for region in bound] == [None] * 3
 
 
 def test_checksums_are_computed_and_compared(device: Any, path: Path) -> None:
