@@ -8,12 +8,9 @@ the call to the completed event, in seconds, unless the name says otherwise.
 
 from __future__ import annotations
 
-import ctypes
 import json
-import mmap
 import statistics
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from umsh import native
 from umsh.backends import facts_of, open_device
 from umsh.backends.cuda.calls import check, driver
 from umsh.backends.cuda.device import CudaDevice
@@ -30,11 +26,10 @@ from umsh.backends.pages import view
 
 sys.path.insert(0, str(Path(__file__).parent))
 from cold_file import file_load
+from made_pages import pages
 
 MIB = 1 << 20
 LARGE = 256 * MIB
-MADV_POPULATE_WRITE = 23
-LIBC = ctypes.CDLL(None)
 SECONDS = 60.0
 Samples = dict[str, list[float]]
 
@@ -145,67 +140,6 @@ def one_pass(device: CudaDevice) -> dict[str, Samples]:
     return found
 
 
-def pages(device: CudaDevice) -> Samples:
-    """Register 1 GiB and make its pages, each after an uncounted mapping: a host takes free memory back."""
-    size, native_driver = 1024 * MIB, driver()
-    samples: Samples = {}
-    with device.current():
-        for _ in range(5):
-            for kind in ("4k", "thp"):
-                native.map_pages(size, "thp").close()
-                start = time.perf_counter()
-                mapping = native.map_pages(size, kind)
-                samples.setdefault(f"prefault_{kind}", []).append(time.perf_counter() - start)
-                start = time.perf_counter()
-                check(native_driver.cuMemHostRegister(mapping.address, size, 3), "cuMemHostRegister")
-                samples.setdefault(f"register_{kind}", []).append(time.perf_counter() - start)
-                check(native_driver.cuMemHostUnregister(mapping.address), "cuMemHostUnregister")
-                mapping.close()
-                for threads in (1, 4, 8, 16):
-                    took = _populate(size, kind, threads)
-                    samples.setdefault(f"populate_{kind}_{threads}", []).append(took)
-                samples.setdefault(f"touch_{kind}", []).append(_touch(size, kind))
-    return samples
-
-
-def _populate(size: int, kind: str, threads: int) -> float:
-    """Map and populate by one call a thread; ctypes lets the others run, Python's mmap.madvise does not."""
-    part = size // threads
-    native.map_pages(size, "thp").close()
-    start = time.perf_counter()
-    mapping = _mapped(size, kind)
-    address = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
-    places = [(ctypes.c_void_p(address + n * part), ctypes.c_size_t(part)) for n in range(threads)]
-    populate = [threading.Thread(target=LIBC.madvise, args=(*place, MADV_POPULATE_WRITE)) for place in places]
-    for thread in populate:
-        thread.start()
-    for thread in populate:
-        thread.join()
-    elapsed = time.perf_counter() - start
-    mapping.close()
-    return elapsed
-
-
-def _touch(size: int, kind: str) -> float:
-    """Map and write one byte of every 4 KB with one thread, as a plain program does by using the memory."""
-    native.map_pages(size, "thp").close()
-    start = time.perf_counter()
-    mapping = _mapped(size, kind)
-    array = np.frombuffer(mapping, np.uint8)
-    array[::4096] = 1
-    elapsed = time.perf_counter() - start
-    del array
-    mapping.close()
-    return elapsed
-
-
-def _mapped(size: int, kind: str) -> mmap.mmap:
-    """Anonymous memory; kernels from 6.7 on place it so that large pages fit."""
-    mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    mapping.madvise(mmap.MADV_HUGEPAGE if kind == "thp" else mmap.MADV_NOHUGEPAGE)
-    return mapping
-
-
 def cpu_reads(device: CudaDevice) -> Samples:
     """The CPU reading what a kernel wrote, against plain memory of the same content."""
     size, part = 64 * MIB, 4 * MIB
@@ -276,7 +210,8 @@ def main() -> None:
         "flag": lambda: flag(device),
         "bandwidth_256MiB": lambda: bandwidth(device),
         "data_ready_to_kernel_done_256MiB": lambda: one_pass(device),
-        "pages_1GiB": lambda: pages(device),
+        "pages_1GiB": lambda: pages(device, False),
+        "pages_1GiB_just_freed": lambda: pages(device, True),
         "cpu_reads": lambda: cpu_reads(device),
         "locks": lambda: locks(device),
         "cold_file_4GiB": lambda: file_load(4 << 30),
