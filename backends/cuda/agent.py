@@ -47,14 +47,14 @@ class CudaAgent(Agent):
 
     def fill(self, memory: Memory, offset: int, nbytes: int, seed: int, method: str) -> Pending[None]:
         count, quads = _extent(memory, offset, nbytes)
-        slot = self.launcher.slot()
+        slot = self.launcher.slot(memory)
         args = (memory.device_address + offset, count, quads, seed, _number(WRITES, method))
         self.launcher.launch("work.cu", "umsh_fill", self._shape(count, quads), args, slot)
         return KernelPending(slot, lambda _: None)
 
     def check(self, memory: Memory, offset: int, nbytes: int, seed: int, method: str) -> Pending[int]:
         count, quads = _extent(memory, offset, nbytes)
-        slot = self.launcher.slot()
+        slot = self.launcher.slot(memory)
         where = (memory.device_address + offset, count, quads)
         args = (*where, seed, _number(READS, method), slot.scratch, slot.result)
         self.launcher.launch("work.cu", "umsh_check", self._shape(count, quads), args, slot)
@@ -68,7 +68,7 @@ class CudaAgent(Agent):
                 "Nothing was read.",
                 "Use a multiple of 4 that is at most the region's size.",
             )
-        slot = self.launcher.slot()
+        slot = self.launcher.slot(memory)
         where = (memory.device_address, places, stride // 4, count)
         args = (*where, seed, _number(READS, method), slot.scratch, slot.result)
         self.launcher.launch("work.cu", "umsh_gather", self._shape(count, 0), args, slot)
@@ -88,7 +88,7 @@ class CudaAgent(Agent):
         return serving(*locks, lambda: self._steps(run))
 
     def _steps(self, run: StepRun) -> Pending[int]:
-        slot = self.launcher.slot()
+        slot = self.launcher.slot(run.words, run.registers, run.control)
         program, settings = self.launcher.tables(run.program, run.settings)
         where = (run.words.device_address, run.registers.device_address, run.control.device_address)
         args = (program, *where, run.role, run.instances, settings, slot.result)
@@ -96,7 +96,7 @@ class CudaAgent(Agent):
         return KernelPending(slot, int)
 
     def echo(self, words: Memory, rounds: int, first: bool) -> Pending[int]:
-        slot = self.launcher.slot()
+        slot = self.launcher.slot(words)
         args = (words.device_address, rounds, int(first), TIMEOUT_NS, self.launcher.abort, slot.result)
         self.launcher.launch("control.cu", "umsh_echo", (1, 1), args, slot)
         return KernelPending(slot, int)
@@ -112,7 +112,7 @@ class CudaAgent(Agent):
     def _lock_rounds(
         self, words: Memory, counter: Memory, rounds: int, algorithm: str, threads: int
     ) -> Pending[int]:
-        slot = self.launcher.slot()
+        slot = self.launcher.slot(words, counter)
         self.launcher.clear(slot)
         where = (words.device_address, counter.device_address, rounds, _number(LOCKS, algorithm))
         counts = (slot.scratch + ARRIVED_OFFSET, slot.scratch, slot.result)
@@ -128,7 +128,7 @@ class CudaAgent(Agent):
                 "They would wait for each other without end, so none was started.",
                 f"Use 1 to {most} threads, or another level.",
             )
-        slot = self.launcher.slot()
+        slot = self.launcher.slot(words)
         self.launcher.clear(slot)
         shape = (-(-threads // BLOCK_THREADS), min(threads, BLOCK_THREADS))
         if level == "kernel":

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from umsh.backends.cuda.calls import check, check_process, driver
+from umsh.backends.cuda.calls import check, check_process, driver, forked
 from umsh.backends.cuda.memory import allocate_host
 from umsh.backends.cuda.program import Program
 from umsh.backends.cuda.stream import CudaEvent, CudaStream, still_running
-from umsh.backends.driver import Pending
+from umsh.backends.driver import Memory, Pending
 from umsh.errors import DeviceError, NeedError
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ class Slot:
     """Where one launch leaves its result.
 
     word: the 64-bit word the CPU reads; result: its device address. scratch: zeroed device memory.
-    uses: how many launches have had the slot.
+    uses: how many launches have had the slot. keeps: the memory of the last, until it is over.
     """
 
     def __init__(self, device: CudaDevice, host: int, result: int, scratch: int) -> None:
@@ -46,6 +48,7 @@ class Slot:
         self.scratch = scratch
         self.event = CudaEvent(device)
         self.uses = 0
+        self.keeps: tuple[Memory, ...] = ()
 
 
 class KernelPending(Pending[T], Generic[T]):
@@ -62,6 +65,7 @@ class KernelPending(Pending[T], Generic[T]):
             slot.event.wait(timeout_s)
             value = int(slot.word.value)
             if slot.uses == self._use:
+                slot.keeps = ()
                 return self._read(value)
         raise DeviceError(
             f"{SLOTS} later launches came before this result was read.",
@@ -108,6 +112,7 @@ class Launcher:
         self._abort = address + SLOTS * SLOT_BYTES
         self.abort = pointer + SLOTS * SLOT_BYTES
         self._programs: dict[str, Program] = {}
+        _launchers.add(self)
 
     def program(self, file: str) -> Program:
         if file not in self._programs:
@@ -119,14 +124,24 @@ class Launcher:
         """Make every wait inside running kernels of ours end; they report the rounds they completed."""
         ctypes.c_uint32.from_address(self._abort).value = 1
 
-    def slot(self) -> Slot:
-        """The next result slot, its word zeroed; waits for the launch that used it last."""
+    def outlive(self) -> None:
+        """Let the memory of launches outlive the interpreter, and tell kernels that wait to end."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
+        if not forked():  # the words are the parent's
+            self.stop_all()
+
+    def slot(self, *keeps: Memory) -> Slot:
+        """The next result slot, its word zeroed; waits for the launch that used it last.
+
+        keeps: memory of the launch to come; it stays allocated until the launch is over, whoever drops it.
+        """
         with self._lock:
             slot = self._slots[self._next]
             self._next = (self._next + 1) % SLOTS
         if slot.uses:
             slot.event.wait(RESULT_TIMEOUT_S)
         slot.uses += 1
+        slot.keeps = keeps
         slot.word.value = 0
         return slot
 
@@ -179,3 +194,15 @@ class Launcher:
             check(result, f"launch of {name}")
             if slot is not None:
                 check(native.cuEventRecord(slot.event.native, self.stream.native), "cuEventRecord")
+
+
+_launchers: weakref.WeakSet[Launcher] = weakref.WeakSet()
+
+
+def _outlive() -> None:
+    """A kernel may still run when the interpreter ends; the driver takes the memory with the process."""
+    for launcher in list(_launchers):
+        launcher.outlive()
+
+
+atexit.register(_outlive)

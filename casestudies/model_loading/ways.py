@@ -72,6 +72,14 @@ def _disk(path: Path) -> Mapping[str, Any]:
     return {}
 
 
+def _pages(path: Path) -> Mapping[str, Any]:
+    """What making the memory alone takes, as every load into memory of its own does."""
+    from umsh.native import map_pages
+
+    _KEEP.append(map_pages(path.stat().st_size, "thp"))
+    return {}
+
+
 def _mmap_copy(path: Path) -> Mapping[str, Any]:
     """As llama.cpp does for a device buffer: map the GGUF, copy each tensor."""
     import gguf
@@ -88,6 +96,7 @@ WAYS: dict[str, Load] = {
     "runai-model-streamer + clone": _runai,
     "gguf mmap + copy": _mmap_copy,
     "the disk alone": _disk,
+    "the pages alone": _pages,
 }
 _KEEP: list[Any] = []
 
@@ -97,9 +106,9 @@ def warm(way: str, path: Path) -> None:
     import numpy  # noqa: F401
 
     if way == "the disk alone":
-        from umsh.native import map_pages
-
-        _KEEP.append(map_pages(path.stat().st_size, "thp"))
+        _pages(path)
+    elif way == "the pages alone":
+        import umsh.native
     elif way.startswith("gguf"):
         import gguf  # noqa: F401
     elif way.startswith("umsh"):

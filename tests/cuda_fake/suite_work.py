@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ from umsh.backends.cuda.device import CudaDevice
 from umsh.backends.cuda.launch import SLOTS
 from umsh.errors import DeviceError, NeedError, UnsupportedError, WaitTimeout
 
+FOLDER = Path(__file__).parent
 Open = Callable[[str], CudaDevice]
 
 
@@ -56,6 +60,57 @@ def test_results_may_be_read_in_any_order_up_to_the_slots(opened: Open) -> None:
         device.gpu.check(memory, 0, 4096, 1, "RA")
     with pytest.raises(DeviceError, match="later launches came before"):
         old.result(1)
+
+
+def test_memory_dropped_under_a_running_kernel_stays_until_it_is_over(opened: Open, fake: Any) -> None:
+    device = opened("h200")
+    memory = device.allocate("registered", 4096, "4k")
+    before = fake.live()["registered"]
+    fake.lib.fake_set_pending(1)
+    work = device.gpu.fill(memory, 0, 4096, 1, "WA")
+    del memory
+    assert fake.live()["registered"] == before
+    fake.lib.fake_set_pending(0)
+    work.result(1)
+    assert fake.live()["registered"] == before - 1
+
+
+def test_memory_of_work_nobody_asks_for_goes_with_its_slot(opened: Open, fake: Any) -> None:
+    device = opened("h200")
+    other = device.allocate("pinned", 4096, "driver")
+    memory = device.allocate("registered", 4096, "4k")
+    before = fake.live()["registered"]
+    device.gpu.fill(memory, 0, 4096, 1, "WA")
+    del memory
+    for _ in range(SLOTS):
+        device.gpu.fill(other, 0, 4096, 1, "WA")
+    assert fake.live()["registered"] == before - 1
+
+
+def test_no_memory_is_freed_under_a_kernel_at_exit(fake: Any, tmp_path: Path) -> None:
+    """The child counts what its own exit frees, from a destructor of the library that runs after Python's."""
+    program = """
+import umsh.backends.cuda.program as program
+program.compiled = lambda path, capability: b"image"
+import ctypes, sys
+sys.path.insert(0, sys.argv[1])
+import machines
+from umsh.backends.cuda.calls import initialise
+from umsh.backends.cuda.device import CudaDevice
+lib = ctypes.CDLL("libcuda.so.1")
+for attribute, value in machines.MACHINES["h200"].items():
+    lib.fake_set_attribute(machines.NUMBERS[attribute], value)
+initialise()
+device = CudaDevice(0)
+memory = device.allocate("registered", 4096, "4k")
+lib.fake_set_pending(1)
+work = device.gpu.fill(memory, 0, 4096, 1, "WA")
+lib.fake_tell_at_exit()
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(FOLDER)], capture_output=True, text=True, timeout=60
+    )
+    assert (ended.returncode, ended.stdout) == (0, "registered 1\n"), ended.stderr
 
 
 @pytest.mark.parametrize(("offset", "nbytes"), [(0, 0), (-4, 8), (2, 8), (0, 6), (4096, 4), (8, 4096)])

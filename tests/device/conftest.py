@@ -6,7 +6,6 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,20 @@ def device() -> CudaDevice:
     return opened
 
 
+@pytest.fixture(scope="session")
+def numba_cuda(device: CudaDevice) -> Any:
+    """numba.cuda that compiles kernels; skips where it is missing, or older than the installed NumPy."""
+    module = pytest.importorskip("numba.cuda", reason="numba-cuda is not installed")
+
+    def nothing() -> None: ...
+
+    try:
+        module.jit(nothing)[1, 1]()
+    except AttributeError as error:  # numpy.row_stack and others are gone from NumPy 2.5
+        pytest.skip(f"numba-cuda compiles nothing with NumPy {np.__version__}: {error}")
+    return module
+
+
 @pytest.fixture
 def child(device: CudaDevice) -> Callable[[str], str]:
     """Run a program in a process of its own and return what it printed: it may lose its device or die."""
@@ -43,17 +56,6 @@ def child(device: CudaDevice) -> Callable[[str], str]:
         return f"rc={ended.returncode}\n{ended.stdout}{ended.stderr}"
 
     return run
-
-
-@pytest.fixture(scope="session")
-def numba_cuda(device: CudaDevice) -> Any:
-    """numba-cuda, once it has compiled a kernel: NumPy 2.5 took away what some versions use."""
-    try:
-        cuda = pytest.importorskip("numba.cuda", reason="numba-cuda is not installed")
-        cuda.jit("void()")(lambda: None)
-    except AttributeError as error:
-        pytest.skip(f"numba-cuda {version('numba-cuda')} does not work with NumPy {np.__version__}: {error}")
-    return cuda
 
 
 @pytest.fixture

@@ -131,6 +131,22 @@ def test_a_second_mapping_of_shared_memory_sees_the_same_bytes() -> None:
     second.close()
 
 
+def test_a_forked_child_that_closes_a_mapping_frees_nothing() -> None:
+    mapping = map_pages(1 * MIB, "4k", shared=True)
+    bytes_at(mapping.address, 1)[0] = 5
+    child = os.fork()
+    if child == 0:
+        try:
+            fd, address = mapping.fd, mapping.address
+            mapping.close()
+            os.fstat(fd)
+            os._exit(bytes_at(address, 1)[0])
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+    mapping.close()
+
+
 @pytest.mark.parametrize("nbytes", [0, -1, 1 << 63])
 def test_impossible_sizes_are_refused(nbytes: int) -> None:
     with pytest.raises(NeedError, match="were asked for"):

@@ -85,7 +85,7 @@ def _header(source: Source, format: str | None) -> Header:
             format = "gguf"
     if format == "raw":
         return raw_header(source.path, source.file_bytes)
-    was_cached = source.cached_bytes(0, source.file_bytes)
+    was_cached = source.cached_at_first
     read = safetensors.read_header if format == "safetensors" else gguf.read_header
     header = read(source.fd, source.path, source.file_bytes)
     if not was_cached:
@@ -179,7 +179,7 @@ def _some_ended(running: set[Future[None]]) -> set[Future[None]]:
 
 def _region_bytes(source: Source) -> int:
     """Of a file that lies in the page cache: what is there and the regions being filled count together."""
-    cached = 2 * source.cached_bytes(0, source.file_bytes) > source.file_bytes
+    cached = 2 * source.cached_at_first > source.file_bytes
     return CACHED_REGION_BYTES if cached else REGION_BYTES_MAX
 
 

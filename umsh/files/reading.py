@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from umsh import native
 from umsh.errors import Cancelled, FileError
@@ -52,6 +53,11 @@ class Source:
         self.file_bytes = status.st_size
         # The kernel tells what is cached only to those who could also write the file (mincore(2)).
         self._tells = status.st_uid == os.geteuid() or os.access(path, os.W_OK)
+
+    @cached_property
+    def cached_at_first(self) -> int:
+        """Bytes of the whole file in the page cache when this was first asked."""
+        return self.cached_bytes(0, self.file_bytes)
 
     def cached_bytes(self, offset: int, nbytes: int) -> int:
         """Bytes of the range in the page cache now; 0 where the kernel does not tell us."""

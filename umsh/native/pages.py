@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import weakref
+from typing import Any
 
 from umsh.errors import DeviceError, NeedError, OutOfMemory, UnsupportedError
 from umsh.native._native import ffi, lib
@@ -21,15 +23,22 @@ class Mapping:
     """Zeroed memory of whole pages; unmapped by close(), or when the object is collected.
 
     It does not count who uses `address`: keep the object for as long as anything does.
-    fd: the descriptor of shared memory, which the mapping owns; -1 for private memory.
     """
 
     def __init__(self) -> None:
-        self.fd = -1
         self._mapping = ffi.new("umsh_mapping *")
+        self._fd = ffi.new("int *", -1)
+        self._free = weakref.finalize(self, _free, self._mapping, self._fd, os.getpid())
+        self._free.atexit = False
 
-    def __del__(self) -> None:
-        self.close()
+    @property
+    def fd(self) -> int:
+        """The file descriptor of shared memory, closed with the mapping; -1 of private memory. Settable."""
+        return int(self._fd[0])
+
+    @fd.setter
+    def fd(self, fd: int) -> None:
+        self._fd[0] = fd
 
     @property
     def address(self) -> int:
@@ -85,11 +94,8 @@ class Mapping:
         return self.huge_bytes
 
     def close(self) -> None:
-        """Unmap, and close the file descriptor of shared memory. Idempotent."""
-        lib.umsh_pages_unmap(self._mapping)
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+        """Unmap, and close the file descriptor of shared memory. Idempotent; nothing in a forked child."""
+        self._free()
 
 
 def map_pages(nbytes: int, pages: str = "thp", prefault: bool = True, shared: bool = False) -> Mapping:
@@ -104,9 +110,7 @@ def map_pages(nbytes: int, pages: str = "thp", prefault: bool = True, shared: bo
         raise NeedError(f"{nbytes} bytes were asked for.", "Nothing was mapped.", "Use 1 byte or more.")
     mapping = Mapping()
     if shared:
-        fd = ffi.new("int *", -1)
-        result = lib.umsh_pages_map_shared(nbytes, fd, KINDS[pages], mapping._mapping)
-        mapping.fd = fd[0]
+        result = lib.umsh_pages_map_shared(nbytes, mapping._fd, KINDS[pages], mapping._mapping)
     else:
         result = lib.umsh_pages_map(nbytes, KINDS[pages], prefault, mapping._mapping)
     _check(result, "map", nbytes, pages)
@@ -132,6 +136,16 @@ def attach_pages(fd: int, nbytes: int, pages: str = "thp") -> Mapping:
         )
     mapping.verify()
     return mapping
+
+
+def _free(mapping: Any, fd: Any, owner: int) -> None:
+    """A forked child inherits both, and a number that its own code may have closed and used again."""
+    if os.getpid() != owner:
+        return
+    lib.umsh_pages_unmap(mapping)
+    if fd[0] >= 0:
+        os.close(fd[0])
+        fd[0] = -1
 
 
 def _check_kind(pages: str) -> None:
