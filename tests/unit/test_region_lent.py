@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -162,6 +163,20 @@ def test_a_tensor_that_dies_in_the_block_is_forgotten(region: umsh.Region) -> No
     with region.on_gpu():
         pass
     assert isinstance(a, np.ndarray)
+
+
+def test_an_array_that_only_a_reference_cycle_holds_does_not_block(region: umsh.Region) -> None:
+    """As compiled kernels and stored exceptions leave them until the collector happens to run."""
+    gc.disable()
+    try:
+        with region.on_cpu(write=True) as a:
+            cycle: list[Any] = [a[1:]]
+            cycle.append(cycle)
+            del cycle, a
+        with region.on_gpu():
+            pass
+    finally:
+        gc.enable()
 
 
 def test_the_gpu_view_raises_after_its_block(region: umsh.Region) -> None:

@@ -32,7 +32,8 @@ class Effort:
     group_max_s: float
 
 
-QUICK = Effort(n=2_000, limit_s=0.05, verdict_s=0.08, group_s=1.0, group_max_s=90.0)
+# 960: where the doubling chunks of a mutant end (64 + 128 + 256 + 512), so that none goes on for a few more.
+QUICK = Effort(n=960, limit_s=0.05, verdict_s=0.08, group_s=1.0, group_max_s=90.0)
 FULL = Effort(n=20_000, limit_s=1.0, verdict_s=0.5, group_s=6.0, group_max_s=400.0)
 
 
