@@ -52,6 +52,12 @@ class Raw:
         assert struct.unpack_from("<i", self.end.recv(nbytes, socket.MSG_WAITALL))[0] == 0
         self.send("Context", CONTEXT)
 
+    def reply(self) -> tuple[int, int]:
+        """The result and the first output of the call that was just sent."""
+        nbytes = struct.unpack("<IHHQ", self.end.recv(16, socket.MSG_WAITALL))[0]
+        payload = self.end.recv(nbytes, socket.MSG_WAITALL)
+        return struct.unpack_from("<i", payload)[0], int.from_bytes(payload[24:32], "little")
+
     def ended(self) -> tuple[int, str]:
         """Its exit status and what it said."""
         _, err = self.process.communicate(timeout=30)
@@ -118,3 +124,13 @@ def test_a_client_that_vanishes_in_any_state_ends_its_session(raw: Callable[[], 
         session.end.sendall(header + bytes(1 << 20))
     session.end.close()
     assert session.ended()[0] == LEFT
+
+
+def test_a_product_that_wraps_around_is_no_small_length(raw: Callable[[], Raw]) -> None:
+    session = raw()
+    session.open()
+    session.send("cuMemAlloc_v2", 1, 4096, flags=WANTS_REPLY)
+    result, address = session.reply()
+    assert result == 0
+    session.send("cuMemsetD32_v2", address, 1, 1 << 62, flags=WANTS_REPLY)
+    assert session.reply()[0] == 1
