@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import socket
 import ssl
 import subprocess
@@ -143,25 +142,6 @@ def test_a_frozen_relay_passes_nothing_and_a_cut_one_ends(echo_server: int) -> N
     relay.close()
     with pytest.raises(NeedError, match="This network is none"):
         Network(delay_s=-1)
-
-
-@pytest.fixture
-def certificates(tmp_path: Path) -> Path:
-    """An authority, and a server's and a client's certificate that it signed."""
-    if shutil.which("openssl") is None:
-        pytest.skip("no openssl command to make certificates with")
-
-    def openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=tmp_path, check=True, capture_output=True)
-
-    new = ("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
-    openssl(*new, "-x509", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca", "-days", "2")
-    (tmp_path / "names").write_text("subjectAltName=IP:127.0.0.1")
-    for name in ("server", "client"):
-        openssl(*new, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
-        openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
-                "-out", f"{name}.pem", "-days", "2", "-extfile", "names")  # fmt: skip
-    return tmp_path
 
 
 def test_tls_carries_the_bytes_and_refuses_an_unknown_server(certificates: Path) -> None:

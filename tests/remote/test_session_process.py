@@ -80,6 +80,40 @@ assert name.value == b"CUDA_ERROR_ILLEGAL_ADDRESS"
     software.check("start(); assert download(alloc(8), 8) == bytes(8)")
 
 
+def test_memory_of_any_size_is_set_by_one_call(software: Any) -> None:
+    """What a call works on at the device does not travel, and no limit of the wire is its limit."""
+    software.check("""
+start()
+n = 64 << 20
+address = alloc(n)
+ok(cu.cuMemsetD8_v2(c_uint64(address), 7, c_size_t(n)))
+assert download(address, n) == b"\\x07" * n
+ok(cu.cuMemsetD32Async(c_uint64(address), 5, c_size_t(n // 4), None))
+assert download(address + n - 4, 4) == bytes([5, 0, 0, 0])
+""")
+
+
+def test_downloads_under_way_need_a_piece_of_staging_each(software: Any) -> None:
+    """Together they are larger than all staging, and none has begun when the last is asked for."""
+    software.check("""
+import threading
+start()
+n = 32 << 20
+address, host, on = alloc(n), pinned(n), stream()
+ctypes.memset(host, 7, n)
+asked = threading.Event()
+@ctypes.CFUNCTYPE(None, c_void_p)
+def hold(_):
+    asked.wait(30)
+ok(cu.cuLaunchHostFunc(on, hold, None))
+for _ in range(40):
+    ok(cu.cuMemcpyDtoHAsync_v2(host, c_uint64(address), c_size_t(n), on))
+asked.set()
+ok(cu.cuStreamSynchronize(on))
+assert host.raw == bytes(n)
+""")
+
+
 ORDER = """
 start()
 n, rounds = 1 << 16, 25

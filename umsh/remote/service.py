@@ -20,6 +20,7 @@ from umsh.remote.tunnel import CHUNK_NBYTES, copy
 
 GREETINGS_MAX = 64  # connections in the hello at once; more wait in the kernel's queue
 BACKLOG = 1024
+Ending = contextlib.AsyncExitStack
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -69,12 +70,6 @@ class Service:
         """Accepts until cancelled; then ends every session."""
         assert self.listener is not None
         try:
-            if self._tls is not None:
-                server = await asyncio.start_server(
-                    self._relay, sock=self.listener, ssl=self._tls, limit=CHUNK_NBYTES,
-                    ssl_handshake_timeout=hello.TIMEOUT_S,
-                )  # fmt: skip
-                await server.serve_forever()
             await self._accept(self.listener)
         finally:
             for task in self._tasks:
@@ -100,20 +95,43 @@ class Service:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _without_tls(self, end: socket.socket, tls: ssl.SSLContext, ending: Ending) -> socket.socket:
         """A TLS connection goes through a socket pair: sessions know nothing of TLS."""
-        await self._greetings.acquire()
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=CHUNK_NBYTES)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport, _ = await loop.connect_accepted_socket(
+            lambda: protocol, end, ssl=tls, ssl_handshake_timeout=hello.TIMEOUT_S
+        )
         ours, theirs = socket.socketpair()
         theirs.setblocking(False)
-        address = writer.get_extra_info("peername")
-        self._spawn(theirs, f"{address[0]}:{address[1]} (TLS)")
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         inner_reader, inner_writer = await asyncio.open_connection(sock=ours, limit=CHUNK_NBYTES)
-        await asyncio.gather(copy(reader, inner_writer), copy(inner_reader, writer))
+
+        async def relay() -> None:
+            await asyncio.gather(copy(reader, inner_writer), copy(inner_reader, writer))
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+        passing = asyncio.create_task(relay())
+        ending.push_async_callback(self._end_relay, passing, transport)
+        return ending.enter_context(theirs)
+
+    async def _end_relay(self, passing: asyncio.Task[None], transport: asyncio.BaseTransport) -> None:
+        """The last bytes have a while to leave; a client that takes none of them is dropped."""
+        await asyncio.wait({passing}, timeout=hello.TIMEOUT_S)
+        passing.cancel()
+        if isinstance(transport, asyncio.WriteTransport):
+            transport.abort()
 
     async def _client(self, end: socket.socket, peer: str) -> None:
-        with end, contextlib.ExitStack() as greeting:
+        async with Ending() as ending:
+            ending.enter_context(end)
+            greeting = ending.enter_context(contextlib.ExitStack())
             greeting.callback(self._greetings.release)
             try:
+                if self._tls is not None:
+                    end, peer = await self._without_tls(end, self._tls, ending), f"{peer} (TLS)"
                 client = await hello.greet(end, self.sessions.backend.tables, self._version, self._token)
                 if client.kind is Kind.STATUS:
                     await asyncio.wait_for(self._tell_status(end), hello.TIMEOUT_S)

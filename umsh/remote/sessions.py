@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import mmap
 import os
 import socket
@@ -19,6 +20,8 @@ from umsh.remote.hello import Client
 
 BIN = Path(__file__).parent / "bin" / "umsh-session"
 STATS = struct.Struct("<8Q")  # native/server/stats.h
+# A session that shrank its page would end the server, which reads it, with SIGBUS.
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 LOG_LINES_MAX, LOG_LINE_NBYTES = 200, 4096  # of one session: a client cannot fill the server's disk
 DESCRIBE_TIMEOUT_S = 60
 ENDS = MappingProxyType({
@@ -107,9 +110,10 @@ class Sessions:
         `greet` tells it the session's number; then its process takes over the socket.
         """
         self.started += 1
-        number, page_fd = self.started, os.memfd_create("umsh-session")
+        number, page_fd = self.started, os.memfd_create("umsh-session", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(page_fd, STATS.size)
+            fcntl.fcntl(page_fd, fcntl.F_ADD_SEALS, SEALS)
             page = mmap.mmap(page_fd, STATS.size)
             session = self.running[number] = Session(number, peer, client, time.monotonic(), page)
             await greet(number)

@@ -83,7 +83,7 @@ def guards(call: Call) -> list[str]:
         if p.role == "null"
     ]
     for p in call.parameters:
-        if not p.length:
+        if not p.length or p.role in ("devptr", "address"):  # memory of the device does not travel
             continue
         made.append(f"if ({p.name} && too_long({elements(p)}, {p.size})) return {invalid};")
         if p.role in ("outarray", "outhandles", "outtext", "inoutarray"):

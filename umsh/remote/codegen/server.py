@@ -5,6 +5,8 @@ from __future__ import annotations
 from .client import INVALID, UNSUPPORTED
 from .model import Call, Parameter
 
+INVALID_VALUE = 1  # CUresult; only the driver's calls take device pointers
+
 
 def elements(p: Parameter) -> str:
     if p.length.startswith("*"):
@@ -41,6 +43,12 @@ def decode(p: Parameter) -> list[str]:
     return [f"bool {n}_on = in.u64() != 0;"]
 
 
+def overflow(p: Parameter) -> list[str]:
+    """A product that wraps around would pass the check as a small number."""
+    count, product, size = p.length.removeprefix("@").partition(" * ")
+    return [f"if ({count} > UINT64_MAX / {size}) return {INVALID_VALUE};"] if product else []
+
+
 def prepare(p: Parameter) -> list[str]:
     """After everything is decoded: arrays get room, handles their real values, pointers their checks."""
     n = p.name
@@ -49,7 +57,7 @@ def prepare(p: Parameter) -> list[str]:
     if p.role == "make":
         return [f"void* {n} = nullptr;"]
     if p.role == "devptr":
-        return [f"if (!error) error = s.check({n}, {elements(p) if p.length else '1'});"]
+        return [*overflow(p), f"if (!error) error = s.check({n}, {elements(p) if p.length else '1'});"]
     if p.role == "intern":
         return [f"void* {n} = nullptr;"]
     if p.role == "out":

@@ -210,7 +210,6 @@ UMSH_EXPORT int cuMemcpyAtoA_v2(void* dstArray, uint64_t dstOffset, void* srcArr
 UMSH_EXPORT int cuMemcpyAtoD() { return refuse("cuMemcpyAtoD", 801); }
 
 UMSH_EXPORT int cuMemcpyAtoD_v2(uint64_t dstDevice, void* srcArray, uint64_t srcOffset, uint64_t ByteCount) {
-  if (dstDevice && too_long(uint64_t(ByteCount), 8)) return 1;
   Call call(kOp_cuMemcpyAtoD_v2);
   call.device(dstDevice);
   call.handle(kKindArray, srcArray);
@@ -255,7 +254,6 @@ UMSH_EXPORT int cuMemcpyAtoH_v2(void* dstHost, void* srcArray, uint64_t srcOffse
 UMSH_EXPORT int cuMemcpyDtoA() { return refuse("cuMemcpyDtoA", 801); }
 
 UMSH_EXPORT int cuMemcpyDtoA_v2(void* dstArray, uint64_t dstOffset, uint64_t srcDevice, uint64_t ByteCount) {
-  if (srcDevice && too_long(uint64_t(ByteCount), 8)) return 1;
   Call call(kOp_cuMemcpyDtoA_v2);
   call.handle(kKindArray, dstArray);
   call.u64(word(dstOffset));
@@ -269,8 +267,6 @@ UMSH_EXPORT int cuMemcpyDtoD() { return refuse("cuMemcpyDtoD", 801); }
 UMSH_EXPORT int cuMemcpyDtoDAsync() { return refuse("cuMemcpyDtoDAsync", 801); }
 
 UMSH_EXPORT int cuMemcpyDtoDAsync_v2(uint64_t dstDevice, uint64_t srcDevice, uint64_t ByteCount, void* hStream) {
-  if (dstDevice && too_long(uint64_t(ByteCount), 8)) return 1;
-  if (srcDevice && too_long(uint64_t(ByteCount), 8)) return 1;
   Call call(kOp_cuMemcpyDtoDAsync_v2);
   call.device(dstDevice);
   call.device(srcDevice);
@@ -280,8 +276,6 @@ UMSH_EXPORT int cuMemcpyDtoDAsync_v2(uint64_t dstDevice, uint64_t srcDevice, uin
 }
 
 UMSH_EXPORT int cuMemcpyDtoD_v2(uint64_t dstDevice, uint64_t srcDevice, uint64_t ByteCount) {
-  if (dstDevice && too_long(uint64_t(ByteCount), 8)) return 1;
-  if (srcDevice && too_long(uint64_t(ByteCount), 8)) return 1;
   Call call(kOp_cuMemcpyDtoD_v2);
   call.device(dstDevice);
   call.device(srcDevice);
@@ -323,8 +317,6 @@ UMSH_EXPORT int cuMemcpyHtoD() { return refuse("cuMemcpyHtoD", 801); }
 UMSH_EXPORT int cuMemcpyHtoDAsync() { return refuse("cuMemcpyHtoDAsync", 801); }
 
 UMSH_EXPORT int cuMemcpyPeer(uint64_t dstDevice, void* dstContext, uint64_t srcDevice, void* srcContext, uint64_t ByteCount) {
-  if (dstDevice && too_long(uint64_t(ByteCount), 8)) return 1;
-  if (srcDevice && too_long(uint64_t(ByteCount), 8)) return 1;
   Call call(kOp_cuMemcpyPeer);
   call.device(dstDevice);
   call.handle(kKindContext, dstContext);
@@ -335,8 +327,6 @@ UMSH_EXPORT int cuMemcpyPeer(uint64_t dstDevice, void* dstContext, uint64_t srcD
 }
 
 UMSH_EXPORT int cuMemcpyPeerAsync(uint64_t dstDevice, void* dstContext, uint64_t srcDevice, void* srcContext, uint64_t ByteCount, void* hStream) {
-  if (dstDevice && too_long(uint64_t(ByteCount), 8)) return 1;
-  if (srcDevice && too_long(uint64_t(ByteCount), 8)) return 1;
   Call call(kOp_cuMemcpyPeerAsync);
   call.device(dstDevice);
   call.handle(kKindContext, dstContext);
@@ -350,7 +340,6 @@ UMSH_EXPORT int cuMemcpyPeerAsync(uint64_t dstDevice, void* dstContext, uint64_t
 UMSH_EXPORT int cuMemsetD16() { return refuse("cuMemsetD16", 801); }
 
 UMSH_EXPORT int cuMemsetD16Async(uint64_t dstDevice, unsigned short us, uint64_t N, void* hStream) {
-  if (dstDevice && too_long(uint64_t(N * 2), 8)) return 1;
   Call call(kOp_cuMemsetD16Async);
   call.device(dstDevice);
   call.u64(word(us));
@@ -360,7 +349,6 @@ UMSH_EXPORT int cuMemsetD16Async(uint64_t dstDevice, unsigned short us, uint64_t
 }
 
 UMSH_EXPORT int cuMemsetD16_v2(uint64_t dstDevice, unsigned short us, uint64_t N) {
-  if (dstDevice && too_long(uint64_t(N * 2), 8)) return 1;
   Call call(kOp_cuMemsetD16_v2);
   call.device(dstDevice);
   call.u64(word(us));
@@ -440,7 +428,6 @@ UMSH_EXPORT int cuMemsetD2D8_v2(uint64_t dstDevice, uint64_t dstPitch, unsigned 
 UMSH_EXPORT int cuMemsetD32() { return refuse("cuMemsetD32", 801); }
 
 UMSH_EXPORT int cuMemsetD32Async(uint64_t dstDevice, unsigned ui, uint64_t N, void* hStream) {
-  if (dstDevice && too_long(uint64_t(N * 4), 8)) return 1;
   Call call(kOp_cuMemsetD32Async);
   call.device(dstDevice);
   call.u64(word(ui));
@@ -450,7 +437,6 @@ UMSH_EXPORT int cuMemsetD32Async(uint64_t dstDevice, unsigned ui, uint64_t N, vo
 }
 
 UMSH_EXPORT int cuMemsetD32_v2(uint64_t dstDevice, unsigned ui, uint64_t N) {
-  if (dstDevice && too_long(uint64_t(N * 4), 8)) return 1;
   Call call(kOp_cuMemsetD32_v2);
   call.device(dstDevice);
   call.u64(word(ui));
@@ -461,7 +447,6 @@ UMSH_EXPORT int cuMemsetD32_v2(uint64_t dstDevice, unsigned ui, uint64_t N) {
 UMSH_EXPORT int cuMemsetD8() { return refuse("cuMemsetD8", 801); }
 
 UMSH_EXPORT int cuMemsetD8Async(uint64_t dstDevice, unsigned char uc, uint64_t N, void* hStream) {
-  if (dstDevice && too_long(uint64_t(N), 8)) return 1;
   Call call(kOp_cuMemsetD8Async);
   call.device(dstDevice);
   call.u64(word(uc));
@@ -471,7 +456,6 @@ UMSH_EXPORT int cuMemsetD8Async(uint64_t dstDevice, unsigned char uc, uint64_t N
 }
 
 UMSH_EXPORT int cuMemsetD8_v2(uint64_t dstDevice, unsigned char uc, uint64_t N) {
-  if (dstDevice && too_long(uint64_t(N), 8)) return 1;
   Call call(kOp_cuMemsetD8_v2);
   call.device(dstDevice);
   call.u64(word(uc));

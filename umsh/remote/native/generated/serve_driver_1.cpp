@@ -814,6 +814,7 @@ int serve_cuMemsetD16Async(Session& s, [[maybe_unused]] Reader& in, [[maybe_unus
   uint64_t hStream_id = in.u64();
   if (!in.finished()) return kWireError;
   int error = 0;
+  if (N > UINT64_MAX / 2) return 1;
   if (!error) error = s.check(dstDevice, uint64_t(N * 2));
   void* hStream = s.lookup(kKindStream, hStream_id, &error);
   if (error) return error;
@@ -827,6 +828,7 @@ int serve_cuMemsetD16_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused
   auto N = in_scalar<uint64_t>(in);
   if (!in.finished()) return kWireError;
   int error = 0;
+  if (N > UINT64_MAX / 2) return 1;
   if (!error) error = s.check(dstDevice, uint64_t(N * 2));
   if (error) return error;
   int status = invoke(s.driver.cuMemsetD16_v2, 801, dstDevice, us, N);
@@ -930,6 +932,7 @@ int serve_cuMemsetD32Async(Session& s, [[maybe_unused]] Reader& in, [[maybe_unus
   uint64_t hStream_id = in.u64();
   if (!in.finished()) return kWireError;
   int error = 0;
+  if (N > UINT64_MAX / 4) return 1;
   if (!error) error = s.check(dstDevice, uint64_t(N * 4));
   void* hStream = s.lookup(kKindStream, hStream_id, &error);
   if (error) return error;
@@ -943,6 +946,7 @@ int serve_cuMemsetD32_v2(Session& s, [[maybe_unused]] Reader& in, [[maybe_unused
   auto N = in_scalar<uint64_t>(in);
   if (!in.finished()) return kWireError;
   int error = 0;
+  if (N > UINT64_MAX / 4) return 1;
   if (!error) error = s.check(dstDevice, uint64_t(N * 4));
   if (error) return error;
   int status = invoke(s.driver.cuMemsetD32_v2, 801, dstDevice, ui, N);

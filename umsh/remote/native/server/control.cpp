@@ -11,12 +11,13 @@ constexpr int kUnsupported = 801;
 struct HostFunction {
   HostCalls* calls;
   uint64_t token;
+  bool again;  // part of a graph, which may run it until the session ends
 };
 
-// Kept to the end of the session: a graph may run it again.
 void run_host_function(void* data) {
   auto* function = static_cast<HostFunction*>(data);
   function->calls->call(function->token);
+  if (!function->again) delete function;
 }
 
 int host_function(Session& s, Reader& in) {
@@ -25,8 +26,10 @@ int host_function(Session& s, Reader& in) {
   uint64_t token = in.u64();
   if (!in.finished()) return kWireError;
   if (error) return error;
-  auto* function = new HostFunction{&s.host_calls, token};
-  return invoke(s.driver.cuLaunchHostFunc, kUnsupported, stream, reinterpret_cast<void*>(run_host_function), function);
+  auto* function = new HostFunction{&s.host_calls, token, capturing(s, stream)};
+  error = invoke(s.driver.cuLaunchHostFunc, kUnsupported, stream, reinterpret_cast<void*>(run_host_function), function);
+  if (error) delete function;
+  return error;
 }
 
 }  // namespace

@@ -59,16 +59,17 @@ bool Executor::answer(const FrameHeader& frame, int result, const Writer& output
   return true;
 }
 
-void Executor::execute_on_waiter(Request&& request) {
+bool Executor::execute_on_waiter(Request&& request) {
   auto shared = std::make_shared<Request>(std::move(request));
-  session_.waiters.run([this, shared, context = session_.context] {
+  return session_.waiters.run([this, shared, context = session_.context] {
     session_.enter_waiter(context);
     Writer out;
     const ServeEntry* entry = shared->frame.op < kFirstDriverCall ? nullptr : serve_entry(shared->frame.op);
     int result = call(session_, shared->frame.op, entry, shared->payload, out);
-    // The reader ends the session when it finds the connection closed.
-    if (!answer(shared->frame, result, out)) ::shutdown(fd_, SHUT_RDWR), refuse("malformed request " + std::to_string(shared->frame.op));
-  });
+    if (answer(shared->frame, result, out) || failed_.exchange(true)) return;
+    refuse("malformed request " + std::to_string(shared->frame.op));
+    ::shutdown(fd_, SHUT_RD);  // wakes the reader, which ends the session
+  }, shared->payload.size());
 }
 
 int Executor::handle(Request& request) {
@@ -86,8 +87,7 @@ int Executor::handle(Request& request) {
     if (!(frame.flags & kWantsReply)) return refuse("a download that wants no reply");
     result = download(session_, in, frame.sequence);
   } else if (waits(frame.op, entry)) {
-    execute_on_waiter(std::move(request));
-    return -1;
+    return execute_on_waiter(std::move(request)) ? -1 : refuse("too many calls that wait for the device");
   } else {
     result = call(session_, frame.op, entry, request.payload, out);
   }
@@ -101,12 +101,12 @@ int Executor::run() {
   for (;;) {
     Request request;
     FrameHeader& frame = request.frame;
-    if (!read(&frame, sizeof frame)) return kClientLeft;
+    if (!read(&frame, sizeof frame) || failed_) return failed_ ? kProtocolError : kClientLeft;
     if (frame.nbytes > kPayloadMax) return refuse("a frame of " + std::to_string(frame.nbytes) + " bytes");
     if (frame.sequence != expected_++) return refuse("request " + std::to_string(frame.sequence) + " out of order");
     if (frame.flags & ~uint16_t{kWantsReply}) return refuse("unknown flags of a frame");
     request.payload.resize(frame.nbytes);
-    if (!read(request.payload.data(), frame.nbytes)) return kClientLeft;
+    if (!read(request.payload.data(), frame.nbytes)) return failed_ ? kProtocolError : kClientLeft;
     count(session_.stats->calls, 1);
     count(session_.stats->bytes_in, sizeof frame + frame.nbytes);
     session_.stats->last_activity_ns.store(heard_ns_, std::memory_order_relaxed);

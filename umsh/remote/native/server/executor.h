@@ -27,11 +27,12 @@ class Executor {
   int refuse(const std::string& reason);
   int handle(Request& request);
   bool answer(const FrameHeader& frame, int result, const Writer& outputs);
-  void execute_on_waiter(Request&& request);
+  bool execute_on_waiter(Request&& request);  // false when too many wait
   void watch();  // pings a silent client, ends the process of a dead one
   Session& session_;
   const int fd_;
   bool opened_ = false;
+  std::atomic<bool> failed_{false};  // a waiting thread found a malformed request
   BufferedReader input_;
   std::atomic<uint64_t> heard_ns_{0};
   std::array<std::atomic<bool>, 0x1000> succeeded_{};

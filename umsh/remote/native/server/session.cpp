@@ -91,10 +91,13 @@ void Session::enter_waiter(void* wanted) {
 }
 
 void Session::settle_memory() {
-  if (!memory.unsettled() || captures.load() > 0) return;
-  waiters.run([this, wanted = context] {
+  if ((!memory.unsettled() && !staging.excess()) || captures.load() > 0) return;
+  // When too much waits already, a later free sees to it.
+  (void)waiters.run([this, wanted = context] {
     enter_waiter(wanted);
-    if (captures.load() == 0) memory.settle();
+    if (captures.load() > 0) return;
+    memory.settle();
+    if (staging.excess()) staging.trim();
   });
 }
 

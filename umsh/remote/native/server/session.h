@@ -65,9 +65,10 @@ struct Session {
   std::unordered_map<std::string, std::string> contents, partial;  // of modules, by hash; those still coming
   uint64_t contents_nbytes = 0;
   std::map<void*, std::vector<std::pair<size_t, size_t>>> layouts;  // of functions: offset and bytes of each parameter
+  std::mutex transfers;                      // of `captured` and `mirror_stream`, which waiting threads use as well
   std::unordered_map<uint64_t, std::pair<void*, uint64_t>> captured;  // staging of uploads that are part of graphs
   std::atomic<int> captures{0};              // under way: the device must not be waited for as a whole
-  void settle_memory();                      // gives freed memory back, on a waiting thread
+  void settle_memory();                      // gives freed memory and unused staging back, on a waiting thread
   void* mirror_stream = nullptr;             // copies of mapped memory, beside all other work
 
  private:

@@ -1,5 +1,7 @@
 #include "server/staging.h"
 
+#include <utility>
+
 #include "server/decode.h"
 
 namespace umsh {
@@ -20,13 +22,13 @@ void StagingPool::reclaim() {
 
 StagingPool::Buffer StagingPool::take(uint64_t nbytes) {
   Buffer buffer;
-  while (buffer.size_class < kClasses && (uint64_t{1} << (kSmallest + buffer.size_class)) < nbytes) ++buffer.size_class;
+  while (buffer.size_class < kClasses && capacity_of(buffer.size_class) < nbytes) ++buffer.size_class;
   if (buffer.size_class == kClasses) return {};
   std::lock_guard<std::mutex> lock(mutex_);
   reclaim();
   buffer.data = take_free(buffer.size_class);
   if (buffer.data) return buffer;
-  uint64_t capacity = uint64_t{1} << (kSmallest + buffer.size_class);
+  uint64_t capacity = capacity_of(buffer.size_class);
   if (nbytes_ + capacity > kBytesMax) return {};
   buffer.error = invoke(driver_.cuMemHostAlloc, kUnsupported, &buffer.data, capacity, 0u);
   if (buffer.error) buffer.data = nullptr;
@@ -40,12 +42,35 @@ void* StagingPool::take_free(unsigned size_class) {
   if (free.empty()) return nullptr;
   void* data = free.back();
   free.pop_back();
+  idle_nbytes_ -= capacity_of(size_class);
   return data;
 }
 
 void StagingPool::give(Buffer buffer) {
   std::lock_guard<std::mutex> lock(free_mutex_);
   free_[buffer.size_class].push_back(buffer.data);
+  idle_nbytes_ += capacity_of(buffer.size_class);
+}
+
+bool StagingPool::excess() {
+  std::lock_guard<std::mutex> lock(free_mutex_);
+  return idle_nbytes_ > kIdleBytesMax;
+}
+
+void StagingPool::trim() {
+  std::vector<void*> unused;
+  uint64_t nbytes = 0;
+  {
+    std::lock_guard<std::mutex> lock(free_mutex_);
+    for (auto& free : free_) {
+      unused.insert(unused.end(), free.begin(), free.end());
+      free.clear();
+    }
+    std::swap(nbytes, idle_nbytes_);
+  }
+  for (void* data : unused) invoke(driver_.cuMemFreeHost, kUnsupported, data);
+  std::lock_guard<std::mutex> lock(mutex_);
+  nbytes_ -= nbytes;
 }
 
 int StagingPool::give_after(Buffer buffer, void* stream) {

@@ -20,6 +20,7 @@ int stream_of(Session& s, uint64_t handle, void*& stream) {
 
 // A stream of its own for mapped memory: it waits for nothing else, so that the executing thread may wait for it.
 int mirror_stream(Session& s) {
+  std::lock_guard<std::mutex> lock(s.transfers);
   return s.mirror_stream ? 0 : invoke(s.driver.cuStreamCreate, kUnsupported, &s.mirror_stream, kNonBlocking);
 }
 
@@ -28,36 +29,30 @@ struct Delivery {
   Session* session;
   uint64_t cookie, offset, nbytes;
   bool last, again;  // again: part of a graph, delivered by each replay
-  StagingPool::Buffer buffer;
+  StagingPool::Buffer buffer;  // of the whole download: the stream copies a piece when the one before is delivered
 };
 
 void deliver(void* data) {
   auto* d = static_cast<Delivery*>(data);
   d->session->writer.host_write(d->cookie, d->offset, d->last, d->buffer.data, d->nbytes);
   if (d->again) return;
-  d->session->staging.give(d->buffer);
+  if (d->last) d->session->staging.give(d->buffer);
   delete d;
 }
 
 int send_piece(Session& s, std::unique_ptr<Delivery> d, uint64_t src, void* stream) {
-  if (d->again) d->buffer.data = s.staging.keep(d->nbytes);
-  else d->buffer = s.staging.take(d->nbytes);
-  if (!d->buffer.data) return d->buffer.error;
   int error = invoke(s.driver.cuMemcpyDtoHAsync_v2, kUnsupported, d->buffer.data, src, d->nbytes, stream);
-  if (error) {
-    if (!d->again) s.staging.give(d->buffer);
-    return error;
-  }
+  if (error) return error;
   Delivery* on_its_way = d.release();  // the driver's from here on
   return invoke(s.driver.cuLaunchHostFunc, kUnsupported, stream, reinterpret_cast<void*>(deliver), on_its_way);
 }
+
+}  // namespace
 
 bool capturing(Session& s, void* stream) {
   int status = 0;
   return s.captures.load() > 0 && stream && invoke(s.driver.cuStreamIsCapturing, kUnsupported, stream, &status) == 0 && status == 1;
 }
-
-}  // namespace
 
 int upload(Session& s, Reader& in) {
   void* stream = nullptr;
@@ -87,10 +82,18 @@ int download_async(Session& s, Reader& in) {
   if (!error && nbytes == 0) error = kInvalid;
   bool again = !error && capturing(s, stream);
   Relaxed relaxed(s.driver);
+  StagingPool::Buffer buffer;
+  if (!error) {
+    uint64_t piece = nbytes < kPieceBytes ? nbytes : uint64_t(kPieceBytes);
+    if (again) buffer.data = s.staging.keep(piece);
+    else buffer = s.staging.take(piece);
+    if (!buffer.data) error = buffer.error;
+  }
   for (uint64_t at = 0; !error && at < nbytes; at += kPieceBytes) {
     uint64_t n = nbytes - at < kPieceBytes ? nbytes - at : uint64_t(kPieceBytes);
-    error = send_piece(s, std::make_unique<Delivery>(Delivery{&s, cookie, at, n, at + n == nbytes, again, StagingPool::Buffer()}), src + at, stream);
+    error = send_piece(s, std::make_unique<Delivery>(Delivery{&s, cookie, at, n, at + n == nbytes, again, buffer}), src + at, stream);
   }
+  if (error && buffer.data && !again) s.staging.give_after(buffer, stream);  // pieces before may still use it
   // The client waits for the last piece, whatever becomes of it.
   if (error) s.writer.host_write(cookie, 0, true, nullptr, 0);
   return error;
@@ -111,7 +114,7 @@ int download(Session& s, Reader& in, uint64_t sequence) {
   if (!error) error = invoke(s.driver.cuEventCreate, kUnsupported, &event, kNoTiming);
   if (!error) error = invoke(s.driver.cuEventRecord, kUnsupported, event, stream);
   if (error) return error;
-  s.waiters.run([&s, context = s.context, event, buffer, nbytes, sequence] {
+  bool taken = s.waiters.run([&s, context = s.context, event, buffer, nbytes, sequence] {
     s.enter_waiter(context);
     int result = invoke(s.driver.cuEventSynchronize, kUnsupported, event);
     if (result) s.writer.reply(sequence, result, Writer());
@@ -119,7 +122,7 @@ int download(Session& s, Reader& in, uint64_t sequence) {
     s.staging.give(buffer);
     invoke(s.driver.cuEventDestroy_v2, kUnsupported, event);
   });
-  return kAnsweredLater;
+  return taken ? kAnsweredLater : kOutOfMemory;
 }
 
 int upload_captured(Session& s, Reader& in) {
@@ -130,10 +133,14 @@ int upload_captured(Session& s, Reader& in) {
   if (int error = stream_of(s, handle, stream)) return error;
   if (int error = s.check(dst, data.nbytes)) return error;
   Relaxed relaxed(s.driver);
-  void* kept = s.captured.count(cookie) ? nullptr : s.staging.keep(data.nbytes);
-  if (!kept) return kOutOfMemory;
-  std::memcpy(kept, data.data, data.nbytes);
-  s.captured[cookie] = {kept, data.nbytes};
+  void* kept = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(s.transfers);
+    kept = s.captured.count(cookie) ? nullptr : s.staging.keep(data.nbytes);
+    if (!kept) return kOutOfMemory;
+    std::memcpy(kept, data.data, data.nbytes);
+    s.captured[cookie] = {kept, data.nbytes};
+  }
   return invoke(s.driver.cuMemcpyHtoDAsync_v2, kUnsupported, dst, kept, data.nbytes, stream);
 }
 
@@ -141,10 +148,15 @@ int refresh_captured(Session& s, Reader& in) {
   uint64_t cookie = in.u64();
   Blob data = in.blob();
   if (!in.finished()) return kWireError;
-  auto it = s.captured.find(cookie);
-  if (it == s.captured.end() || data.nbytes != it->second.second) return kInvalid;
+  void* kept = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(s.transfers);
+    auto it = s.captured.find(cookie);
+    if (it == s.captured.end() || data.nbytes != it->second.second || !data.data) return kInvalid;
+    kept = it->second.first;  // stays until the session ends
+  }
   int error = invoke(s.driver.cuCtxSynchronize, kUnsupported);  // replays before this one still read the old bytes
-  if (!error) std::memcpy(it->second.first, data.data, data.nbytes);
+  if (!error) std::memcpy(kept, data.data, data.nbytes);
   return error;
 }
 

@@ -7,6 +7,7 @@ namespace umsh {
 
 constexpr int kAnsweredLater = -3;  // a waiting thread replies
 
+bool capturing(Session& s, void* stream);  // is this stream's work becoming part of a graph?
 int upload(Session& s, Reader& in);
 int download_async(Session& s, Reader& in);
 int download(Session& s, Reader& in, uint64_t sequence);

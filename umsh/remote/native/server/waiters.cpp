@@ -4,19 +4,22 @@
 
 namespace umsh {
 
-void Waiters::run(std::function<void()> work) {
+bool Waiters::run(std::function<void()> work, size_t nbytes) {
   std::lock_guard<std::mutex> lock(mutex_);
-  queue_.push_back(std::move(work));
+  if (queue_.size() >= kQueueMax || nbytes > kBytesMax - nbytes_) return false;
+  nbytes_ += nbytes;
+  queue_.push_back({std::move(work), nbytes});
   if (idle_ < queue_.size() && threads_ < kThreadsMax) {
     ++threads_;
     std::thread([this] { loop(); }).detach();
   }
   wanted_.notify_one();
+  return true;
 }
 
 void Waiters::loop() {
   for (;;) {
-    std::function<void()> work;
+    Work work;
     {
       std::unique_lock<std::mutex> lock(mutex_);
       ++idle_;
@@ -25,7 +28,10 @@ void Waiters::loop() {
       work = std::move(queue_.front());
       queue_.pop_front();
     }
-    work();
+    work.run();
+    work.run = nullptr;  // what it holds is gone before it is counted so
+    std::lock_guard<std::mutex> lock(mutex_);
+    nbytes_ -= work.nbytes;
   }
 }
 
