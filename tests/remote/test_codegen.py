@@ -31,3 +31,16 @@ def test_a_rule_for_outputs_leaves_handles_alone_and_an_exact_one_is_refused() -
     rules.table["call"][GETTER] = {"device": "out"}
     with pytest.raises(TableError, match="no output"):
         rules.parameter(GETTER, DEVICE, False, set())
+
+
+def test_text_that_a_call_writes_needs_its_room() -> None:
+    """Taken for one character, it let NVML write over the stack of the session."""
+    rules = Rules("nvml", prototypes()["structs"])
+    name = "nvmlDeviceGetGspFirmwareVersion"
+    parameters = prototypes()["libraries"]["nvml"]["functions"][name]["parameters"]
+    text = next(p for p in parameters if p["name"] == "version")
+    described = rules.parameter(name, text, False, set())
+    assert (described.role, described.length) == ("outtext", "@64")
+    rules.rules = []
+    with pytest.raises(TableError, match="needs its room"):
+        rules.parameter(name, text, False, set())

@@ -180,6 +180,8 @@ class Rules:
             raise TableError(f"{call}: {p['name']}: {p['type']} needs an annotation")
         if to["type"] == "char" and p["const"]:
             return "text"
+        if to["type"] == "char":
+            raise TableError(f"{call}: {p['name']}: text that the call writes needs its room")
         if counted:
             raise TableError(f"{call}: {p['name']}: a pointer beside a count needs an annotation")
         if to["kind"] == "h":

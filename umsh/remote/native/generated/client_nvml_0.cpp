@@ -1160,12 +1160,14 @@ UMSH_EXPORT int nvmlDeviceGetGspFirmwareMode(void* device, unsigned* isEnabled, 
 }
 
 UMSH_EXPORT int nvmlDeviceGetGspFirmwareVersion(void* device, char* version) {
+  if (version && too_long(uint64_t(64), 1)) return 2;
+  const uint64_t version_nbytes = uint64_t(64) * 1;
   Call call(kOp_nvmlDeviceGetGspFirmwareVersion);
   call.handle(kKindNvmlDevice, device);
   call.u64(version != nullptr);
   Reply reply = call.reply();
   if (reply.result != 0 && reply.empty()) return reply.result;
-  if (version) reply.u64(version, 1);
+  reply.blob(version, version_nbytes);
   return reply.ok() ? reply.result : 999;
 }
 

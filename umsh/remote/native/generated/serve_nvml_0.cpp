@@ -1576,11 +1576,12 @@ int serve_nvmlDeviceGetGspFirmwareVersion(Session& s, [[maybe_unused]] Reader& i
   if (!in.finished()) return kWireError;
   int error = 0;
   void* device = s.lookup(kKindNvmlDevice, device_id, &error);
-  char version{};
+  OutArray version(version_on, uint64_t(64), 1);
+  if (!version.fits) error = 2;
   if (error) return 2;
-  int status = invoke(s.nvml.nvmlDeviceGetGspFirmwareVersion, 3, device, version_on ? &version : nullptr);
+  int status = invoke(s.nvml.nvmlDeviceGetGspFirmwareVersion, 3, device, static_cast<char*>(version.data()));
   if (status != 0) return status;
-  if (version_on) out_scalar(out, version);
+  version.write_text(out);
   return status;
 }
 
